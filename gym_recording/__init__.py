@@ -1,0 +1,67 @@
+"""Records what an agent and an environment did, to plain files, and plays it back.
+
+    env = TraceRecordingWrapper(env, directory)
+    scan_recorded_traces(directory, callback)
+
+Importing this package imports neither gym nor gymnasium; names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, List
+
+__version__ = "1.0.0.dev0"
+
+if TYPE_CHECKING:
+    from .episode import DictColumns, Episode, TupleColumns
+    from .errors import ClosedError, MissingEpisodesError, MissingPackageError, TraceError
+    from .playback import Trace, TraceRecordingReader, scan_recorded_traces
+    from .recording import TraceRecording, optimize_list_of_ndarrays
+    from .wrappers import TraceRecordingWrapper
+
+_HOMES = {
+    "ClosedError": "errors",
+    "DictColumns": "episode",
+    "Episode": "episode",
+    "MissingEpisodesError": "errors",
+    "MissingPackageError": "errors",
+    "Trace": "playback",
+    "TraceError": "errors",
+    "TraceRecording": "recording",
+    "TraceRecordingReader": "playback",
+    "TraceRecordingWrapper": "wrappers",
+    "TupleColumns": "episode",
+    "optimize_list_of_ndarrays": "recording",
+    "scan_recorded_traces": "playback",
+}
+_MODULES = ("playback", "recording", "test_recording", "wrappers")
+
+__all__ = [
+    "ClosedError",
+    "DictColumns",
+    "Episode",
+    "MissingEpisodesError",
+    "MissingPackageError",
+    "Trace",
+    "TraceError",
+    "TraceRecording",
+    "TraceRecordingReader",
+    "TraceRecordingWrapper",
+    "TupleColumns",
+    "__version__",
+    "optimize_list_of_ndarrays",
+    "scan_recorded_traces",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *_HOMES, *_MODULES})

@@ -1,0 +1,178 @@
+"""Bytes at a path: put there whole or not at all, mapped, listed.
+
+A file is written under a temporary name that no reader's pattern matches, synced, and renamed. Every write checks what
+was written. A recording is untrusted: only regular files with bare names are opened, and no symbolic link is followed.
+Nothing here knows what the bytes mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import stat
+import sys
+import weakref
+from typing import Any, Iterable, List, Optional, Sequence, Union
+
+from .errors import TraceError
+
+MAX_PIECES = 1024  # for one writev; IOV_MAX of Linux
+MAX_MAPS = 256  # before Python 3.13 a map keeps a descriptor; beyond, files are read into memory (ulimit -n is often 1024)
+
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_maps: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+Buffer = Union[bytes, bytearray, memoryview]
+
+
+def put(directory: str, name: str, pieces: Sequence[Buffer], sync: bool) -> None:
+    """Puts a file at `directory/name`, whole or not at all; replaces one that is there.
+
+    Args:
+        directory: an existing directory.
+        name: a bare name.
+        pieces: the bytes, in pieces; they are written as they are, not joined.
+        sync: whether to wait until the bytes are on the medium before the name shows. The name itself is durable after
+            `sync_directory`.
+
+    Raises:
+        OSError: it names the file; nothing but a temporary can have been left, and that only if it could not be removed.
+    """
+    path = os.path.join(directory, name)
+    temporary = os.path.join(directory, f".{name}.{os.urandom(6).hex()}.tmp")
+    try:
+        descriptor = os.open(temporary, _CREATE_FLAGS, 0o666)
+        try:
+            _write_all(descriptor, pieces)
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror or str(error), path) from error
+        raise
+
+
+def _write_all(descriptor: int, pieces: Sequence[Buffer]) -> None:
+    views = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
+    first = 0
+    while first < len(views):
+        if hasattr(os, "writev"):
+            written = os.writev(descriptor, views[first : first + MAX_PIECES])
+        else:
+            written = os.write(descriptor, views[first])
+        if written == 0:
+            raise OSError(0, "nothing could be written")
+        while first < len(views) and written >= len(views[first]):
+            written -= len(views[first])
+            first += 1
+        if written:
+            views[first] = views[first][written:]
+
+
+def sync_directory(directory: str) -> None:
+    """Makes the names in `directory` durable.
+
+    Raises:
+        OSError: it names the directory.
+    """
+    if os.name == "nt":  # directories cannot be opened there; renames are journalled
+        return
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, directory) from error
+
+
+def writable_directory(directory: str) -> None:
+    """Creates `directory` if need be and makes sure that files can be put there.
+
+    Raises:
+        OSError: they cannot; it names the directory.
+    """
+    os.makedirs(directory, exist_ok=True)
+    probe = os.path.join(directory, f".probe.{os.urandom(6).hex()}.tmp")
+    os.close(os.open(probe, _CREATE_FLAGS, 0o666))
+    os.unlink(probe)
+
+
+def listing(directory: str) -> List[str]:
+    """The names in `directory`, sorted; none if it does not exist.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    try:
+        return sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+
+
+def _open_regular(directory: str, name: str) -> int:
+    if os.path.basename(name) != name or "\0" in name or name in ("", ".", ".."):
+        raise TraceError("not a bare file name", file=name[:200])
+    try:
+        descriptor = os.open(os.path.join(directory, name), _OPEN_FLAGS | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise TraceError(f"cannot be opened: {error.strerror}", file=name, expected="a regular file") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise TraceError("cannot be opened", file=name, expected="a regular file")
+    return descriptor
+
+
+def read(directory: str, name: str, limit: Optional[int] = None) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        FileNotFoundError: there is none.
+        TraceError: it is no regular file with a bare name, or has more than `limit` bytes.
+    """
+    descriptor = _open_regular(directory, name)
+    with open(descriptor, "rb") as file:
+        size = os.fstat(descriptor).st_size
+        if limit is not None and size > limit:
+            raise TraceError("too large", file=name, expected=f"at most {limit} bytes", found=f"{size}")
+        return file.read() if limit is None else file.read(limit)
+
+
+def view(directory: str, name: str, use_mmap: bool = True) -> Any:
+    """The bytes of a file as a read-only buffer: a map that lives as long as somebody looks at it, or plain bytes.
+
+    Raises:
+        FileNotFoundError, TraceError: as `read`.
+    """
+    bounded = sys.version_info >= (3, 13) or len(_maps) < MAX_MAPS
+    if not (use_mmap and bounded):
+        return read(directory, name)
+    descriptor = _open_regular(directory, name)
+    try:
+        if os.fstat(descriptor).st_size == 0:
+            return b""
+        options: Any = {"trackfd": False} if sys.version_info >= (3, 13) and os.name == "posix" else {}
+        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ, **options)
+        _maps.add(mapped)
+        return mapped
+    finally:
+        os.close(descriptor)
+
+
+def total_size(directory: str, names: Iterable[str]) -> int:
+    """The bytes of the files that exist among `names`."""
+    total = 0
+    for name in names:
+        with contextlib.suppress(OSError):
+            total += os.lstat(os.path.join(directory, name)).st_size
+    return total

@@ -1,0 +1,318 @@
+"""The format: every key, name pattern and alignment rule. FORMAT.md is the text that this module implements.
+
+What stands here is the same for manifests, headers and blobs: file names, sealed JSON documents, array records and the
+`.npy` headers in front of arrays; each `write_x` has its `read_x`. Bytes in, bytes out: no file is opened, no clock and
+no pid is known. How the episodes of a batch lie in its blob is in `batch`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from io import BytesIO
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .errors import TraceError
+from .values import VIEWS, dtype_text, parse_dtype, view_name, viewed_dtype
+
+try:
+    from isal.isal_zlib import crc32  # the same values, many times faster
+except ImportError:
+    from zlib import crc32
+
+VERSION = (2, 0)
+ROW_ALIGN = 8  # every array record; version 1 readers map float64 straight at it
+DATA_ALIGN = 64  # every column; NumPy's own alignment of .npy data, a cache line
+MAX_NDIM = 32  # of NumPy 1
+MAX_JSON_BYTES = 1 << 28  # of a manifest or header
+
+FORMAT = json.dumps({"name": "gym-recording", "version": list(VERSION)})
+
+# ---- names
+
+
+class Name(NamedTuple):
+    """The parts of a file name. `token` is `<pid>` in versions 0 and 1, `<pid>-<12 hex>` in version 2."""
+
+    trace: str
+    kind: str  # "manifest", "header" or "blob"
+    first: int  # number of the batch's first episode; 0 for a manifest
+
+
+_NAME = re.compile(
+    r"(?P<trace>openaigym\.trace\.[0-9]{1,20}\.[0-9]{1,20}(?:-[0-9a-f]{12})?)"
+    r"\.(?:manifest\.json|ep(?P<first>[0-9]{9,18})(?:\.(?P<header>json)|(?:\.[0-9]{1,6})?\.bin))",
+    re.ASCII,
+)
+_NATURAL = re.compile(r"([0-9]+)")
+
+
+def trace_name(counter: int, token: str) -> str:
+    """`openaigym.trace.<id>.<pid>-<12 hex>`, the beginning of all names of a trace."""
+    return f"openaigym.trace.{counter}.{token}"
+
+
+def is_current(trace: str) -> bool:
+    """Whether the name of a trace is of version 2."""
+    return re.search(r"-[0-9a-f]{12}$", trace) is not None
+
+
+def manifest_name(trace: str) -> str:
+    """The manifest of a trace."""
+    return f"{trace}.manifest.json"
+
+
+def header_name(trace: str, first: int) -> str:
+    """The header of the batch whose first episode has the number `first`."""
+    return f"{trace}.ep{first:09}.json"
+
+
+def blob_name(trace: str, first: int) -> str:
+    """The blob of that batch."""
+    return f"{trace}.ep{first:09}.bin"
+
+
+def parse_name(name: str) -> Optional[Name]:
+    """The parts of a file name, None for files that are none of ours."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    if match["first"] is None:
+        return Name(match["trace"], "manifest", 0)
+    return Name(match["trace"], "header" if match["header"] else "blob", int(match["first"]))
+
+
+def natural_key(name: str) -> List[Any]:
+    """Sorts names with the numbers in them compared as numbers."""
+    return [int(part) if part.isdigit() else part for part in _NATURAL.split(name)]
+
+
+# ---- sealed JSON documents: manifests and headers
+
+
+_SEAL = b'"crc32": "00000000"'
+_SEAL_AT = re.compile(rb'"crc32"\s*:\s*"([0-9a-f]{8})"')
+
+
+def write_document(body: str) -> bytes:
+    """A version 2 document around `body`, the JSON of its further members. The checksum is of the file's own bytes."""
+    text = f'{{"format": {FORMAT}, "crc32": "00000000", {body}}}\n'.encode("ascii")
+    at = text.index(_SEAL) + len(_SEAL) - 9
+    return b"%b%08x%b" % (text[:at], crc32(text), text[at + 8 :])
+
+
+def read_document(data: bytes, file: str) -> Dict[str, Any]:
+    """The members of a manifest or header of any version, whose checksum is right if it has one.
+
+    Raises:
+        TraceError: not strict JSON (versions 0 and 1 may have NaN and infinities), not an object, of a later major
+            version, a key twice, or another checksum.
+    """
+    lenient: List[str] = []
+
+    def constant(token: str) -> float:
+        lenient.append(token)
+        return float(token.replace("Infinity", "inf"))
+
+    try:
+        document = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=constant)
+    except TraceError as error:
+        error.file = file
+        raise
+    except RecursionError as error:
+        raise TraceError("the JSON nests too deeply", file=file) from error
+    except ValueError as error:
+        raise TraceError(f"not valid JSON: {error}", file=file) from error
+    if not isinstance(document, dict):
+        raise TraceError("wrong top level", file=file, expected="an object", found=type(document).__name__)
+    if document_version(document, file) >= 2:
+        if lenient:
+            raise TraceError("not strict JSON", file=file, found=lenient[0])
+        seal = _SEAL_AT.search(data)
+        if seal is None or document.get("crc32") != seal[1].decode():
+            raise TraceError("no checksum", file=file, field="crc32", expected="8 hex digits")
+        actual = b"%08x" % crc32(data[: seal.start(1)] + b"00000000" + data[seal.end(1) :])
+        if actual != seal[1]:
+            raise TraceError("damaged", file=file, field="crc32", expected=seal[1].decode(), found=actual.decode())
+    return document
+
+
+def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise TraceError("a key stands twice", field=twice[:80])
+    return members
+
+
+def document_version(document: Dict[str, Any], file: str) -> int:
+    """The major version: 1 for documents without `format` (version 0 tells itself apart by its array records).
+
+    Raises:
+        TraceError: `format` is malformed, or of a version that this package does not know.
+    """
+    if "format" not in document:
+        return 1
+    field = document["format"]
+    version = field.get("version") if isinstance(field, dict) and field.get("name") == "gym-recording" else None
+    if not (isinstance(version, list) and len(version) == 2 and all(type(part) is int for part in version)):
+        raise TraceError("not a recording", file=file, field="format", expected=FORMAT, found=repr(field)[:80])
+    if version[0] != VERSION[0]:
+        raise TraceError(
+            "of another version; a newer gym_recording may read it",
+            file=file,
+            field="format.version",
+            expected=f"{VERSION[0]}.x",
+            found=".".join(map(str, version)),
+        )
+    return VERSION[0]
+
+
+def member(document: Dict[str, Any], key: str, kind: type, file: str, default: Any = None) -> Any:
+    """`document[key]`, which must be a `kind` (an int is not a bool); `default` where it is absent, if there is one.
+
+    Raises:
+        TraceError: it is of another type, or absent.
+    """
+    value = document.get(key, default)
+    if type(value) is not kind or (kind is int and value < 0):
+        found = "nothing" if key not in document else repr(value)[:80]
+        raise TraceError("malformed", file=file, field=key, expected=f"a {kind.__name__}", found=found)
+    return value
+
+
+def write_manifest(batches: Sequence[Dict[str, Any]], members: Dict[str, Any]) -> bytes:
+    """A manifest that lists `batches` (`first`, `len`, `fn`); `members` are its further keys, null ones are left out."""
+    body = {**{key: value for key, value in members.items() if value is not None}, "batches": list(batches)}
+    return write_document(json.dumps(body, allow_nan=False)[1:-1])
+
+
+def read_manifest(data: bytes, file: str) -> Dict[str, Any]:
+    """The members of a manifest; every entry of its `batches` is well-formed and names a header.
+
+    Raises:
+        TraceError: it is not so.
+    """
+    document = read_document(data, file)
+    for entry in member(document, "batches", list, file):
+        if not isinstance(entry, dict):
+            raise TraceError("malformed", file=file, field="batches", expected="objects", found=repr(entry)[:80])
+        name = parse_name(member(entry, "fn", str, file))
+        if name is None or name.kind != "header":
+            raise TraceError("not the name of a header", file=file, field="batches.fn", found=repr(entry["fn"])[:80])
+        member(entry, "len", int, file)
+        if entry.get("first") is not None:  # version 1 wrote null after a user threw the buffer away
+            member(entry, "first", int, file)
+    return document
+
+
+# ---- array records and .npy headers
+
+
+def stored_dtype(dtype: "np.dtype[Any]") -> Tuple["np.dtype[Any]", Optional[str]]:
+    """The dtype whose bytes are written, and the `view` that makes it what it is, None for NumPy's own dtypes."""
+    view = view_name(dtype)
+    return (dtype, None) if view is None else (np.dtype(VIEWS[view]), view)
+
+
+def record_text(dtype: "np.dtype[Any]", row_shape: Tuple[int, ...], blob: str) -> Callable[[int, int], str]:
+    """A function that gives the JSON of the array record of `count` rows at `offset`; loops call it, so it only fills in.
+
+    With `count` -1 the array is not one of rows, and `row_shape` its whole shape.
+    """
+    carrier, view = stored_dtype(dtype)
+    rest = "".join(f", {length}" for length in row_shape)
+    row_bytes = row_size(dtype, row_shape)
+    middle = f'], "order": "C", "dtype": {json.dumps(dtype_text(carrier))}, "npyfile": {json.dumps(blob)}, "npyoff": '
+    end = "}" if view is None else f', "view": "{view}"}}'
+
+    def record(count: int, offset: int) -> str:
+        shape = rest[2:] if count < 0 else f"{count}{rest}"
+        return f'{{"__type": "ndarray", "shape": [{shape}{middle}{offset}, "size": {abs(count) * row_bytes}{end}'
+
+    return record
+
+
+def row_size(dtype: "np.dtype[Any]", row_shape: Sequence[int]) -> int:
+    """Bytes of one row, in Python ints, which do not overflow."""
+    size = int(dtype.itemsize)
+    for length in row_shape:
+        size *= int(length)
+    return size
+
+
+def write_npy_header(dtype: "np.dtype[Any]", shape: Tuple[int, ...]) -> bytes:
+    """The `.npy` 1.0 header (numpy.lib.format) of a C-ordered array; a multiple of 64 bytes, so data after it is aligned."""
+    carrier, _ = stored_dtype(dtype)
+    descr = repr(np.lib.format.dtype_to_descr(carrier))
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {tuple(map(int, shape))}, }}".encode("latin1")
+    padding = -(10 + len(text) + 1) % DATA_ALIGN
+    return b"\x93NUMPY\x01\x00" + (len(text) + padding + 1).to_bytes(2, "little") + text + b" " * padding + b"\n"
+
+
+def read_array(record: Dict[str, Any], buffer: Callable[[str], Any], file: str) -> Any:
+    """The array that a record of any version describes: a read-only view of the blob.
+
+    Args:
+        record: the JSON object, untrusted.
+        buffer: gives the bytes of the blob of a name.
+        file: the header, for error messages.
+
+    Raises:
+        TraceError: a member is malformed, or the array is not wholly inside the blob.
+        MissingPackageError: a dtype of ml_dtypes, which is not installed.
+    """
+    shape = record.get("shape")
+    if not isinstance(shape, list) or len(shape) > MAX_NDIM or not all(type(n) is int and n >= 0 for n in shape):
+        raise TraceError("malformed", file=file, field="shape", expected="a list of lengths", found=repr(shape)[:80])
+    if record.get("order", "C") != "C":
+        raise TraceError("malformed", file=file, field="order", expected="C", found=repr(record["order"])[:80])
+    try:
+        dtype = parse_dtype(member(record, "dtype", str, file))
+    except TraceError as error:
+        error.file, error.field = file, "dtype"
+        raise
+    offset = member(record, "npyoff", int, file)
+    blob = member(record, "npyfile", str, file)
+    name = parse_name(blob)
+    if name is None or name.kind != "blob":
+        raise TraceError("not the name of a blob", file=file, field="npyfile", found=repr(blob)[:80])
+    data = buffer(blob)
+    order = "C"
+    if "size" not in record:  # version 0: the record points at a .npy header
+        offset, order = _skip_npy_header(data, offset, dtype, shape, blob)
+    size = row_size(dtype, shape)
+    if record.get("size", size) != size or type(record.get("size", size)) is not int:
+        raise TraceError("wrong size", file=file, field="size", expected=str(size)[:40], found=repr(record["size"])[:40])
+    if offset + size > len(data):
+        raise TraceError(
+            "the array is not wholly there", file=blob, expected=f"{offset + size} bytes"[:60], found=f"{len(data)} bytes"
+        )
+    try:
+        array: Any = np.ndarray(shape, dtype, data, offset, order=order)  # type: ignore[call-overload]
+    except (ValueError, TypeError, OverflowError) as error:
+        raise TraceError(f"no such array: {error}", file=file, field="shape", found=repr(shape)[:80]) from error
+    view = record.get("view")
+    if view is not None:
+        if not isinstance(view, str) or VIEWS.get(view) != dtype.name:
+            raise TraceError("malformed", file=file, field="view", expected="a view of its dtype", found=repr(view)[:80])
+        array = array.view(viewed_dtype(view))
+    return array
+
+
+def _skip_npy_header(data: Any, offset: int, dtype: Any, shape: List[int], blob: str) -> Tuple[int, str]:
+    """The offset of the elements behind the `.npy` header at `offset`, and their order."""
+    stream = BytesIO(data[offset : offset + 65536 + 16])
+    try:
+        version = np.lib.format.read_magic(stream)
+        reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        npy_shape, fortran, npy_dtype = reader(stream)
+    except Exception as error:  # NumPy raises what its parts raise: ValueError, EOFError, SyntaxError, tokenize's
+        raise TraceError(f"not a .npy header: {error}", file=blob, field=f"offset {offset}") from error
+    if list(npy_shape) != shape or npy_dtype != dtype:
+        found = f"{npy_dtype} {npy_shape}"[:80]
+        raise TraceError("the .npy header differs", file=blob, expected=f"{dtype} {tuple(shape)}"[:80], found=found)
+    return offset + stream.tell(), "F" if fortran else "C"

@@ -1,0 +1,414 @@
+"""Playing back: the traces of a directory, their batches, random access to their episodes.
+
+A reader lists the directory once, takes the union of what manifests and headers say, and orders it: traces by creation
+and name, batches by their first episode. A header is read when one of its episodes is asked for, a blob is mapped. What is
+missing or damaged is an error where it would have been read, or, with `on_error="skip"`, listed in `errors`.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union, overload
+
+from . import files
+from .batch import Header, read_episode, read_header
+from .episode import Episode
+from .errors import MissingEpisodesError, TraceError
+from .format import (
+    MAX_JSON_BYTES,
+    crc32,
+    header_name,
+    is_current,
+    member,
+    natural_key,
+    parse_name,
+    read_array,
+    read_manifest,
+)
+
+LISTINGS = 4  # one, and three more: a listing made while a writer renames may show a batch without the one before it
+CACHED_HEADERS = 8  # parsed, per reader, so that nested loops over one recording stay cheap
+CACHED_BLOBS = 16  # mapped, per reader; before Python 3.13 each costs a descriptor
+
+__all__ = ["Trace", "TraceRecordingReader", "scan_recorded_traces"]
+
+
+@dataclass
+class Batch:
+    """A batch as the directory shows it.
+
+    Attributes:
+        file: the name of its header.
+        first: the number of its first episode in the trace.
+        count: how many episodes it has; at least 1 where that cannot be known.
+        error: why it cannot be read, if that is known.
+    """
+
+    file: str
+    first: int
+    count: int
+    error: Optional[TraceError] = None
+
+
+@dataclass
+class Trace:
+    """Everything that one recorder wrote.
+
+    Attributes:
+        name: the beginning of all its file names.
+        created: UTC, ISO 8601; empty in old recordings, and where no manifest is written yet.
+        closed: whether its recorder was closed; False in old recordings, which do not say.
+        writer: package, versions, host and pid of the writer.
+        env: what is known of the environment: id, kwargs, spaces.
+        metadata: the user's own.
+        batches: in order.
+    """
+
+    name: str
+    created: str = ""
+    closed: bool = False
+    writer: Dict[str, Any] = field(default_factory=dict)
+    env: Dict[str, Any] = field(default_factory=dict)
+    metadata: Any = None
+    batches: List[Batch] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """How many episodes it has."""
+        return sum(batch.count for batch in self.batches)
+
+
+class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs Python 3.9
+    """The episodes of a recording, in order: a sequence of `Episode`.
+
+    `len` and indices read no more than they must: the directory once, and the header of the batch that is asked for.
+    Episodes and their arrays stay valid after `close`, and a closed reader that is used again opens what it needs. A
+    reader can be pickled, and used in several processes.
+
+    Args:
+        directory: the recording. One that does not exist has no episodes.
+        on_error: "raise": what is missing or damaged is an error when it is reached; all else can be read by index.
+            "skip": everything is looked at when the reader first looks, and what is bad is left out and put in `errors`.
+        verify: whether to compare the checksums of blobs when they are opened; those of headers and manifests always are.
+        mmap: False reads blobs into memory: for places where others truncate files.
+
+    Attributes:
+        directory: str, as it was given.
+        binfiles: the open blobs by name.
+    """
+
+    def __init__(
+        self,
+        directory: Union[str, os.PathLike[str]],
+        *,
+        on_error: str = "raise",
+        verify: bool = False,
+        mmap: bool = True,
+    ) -> None:
+        if on_error not in ("raise", "skip"):
+            raise TraceError("unknown", field="on_error", expected='"raise" or "skip"', found=repr(on_error))
+        self.directory = os.fsdecode(directory)
+        self.on_error = on_error
+        self.verify = verify
+        self.mmap = mmap
+        self.binfiles: OrderedDict[str, Any] = OrderedDict()
+        self._headers: OrderedDict[str, Header] = OrderedDict()
+        self._index: Optional[_Index] = None
+
+    # ---- what is there
+
+    @property
+    def traces(self) -> List[Trace]:
+        """The traces, in order.
+
+        Raises:
+            TraceError: a manifest is damaged.
+        """
+        return self._look().traces
+
+    @property
+    def errors(self) -> List[TraceError]:
+        """With `on_error="skip"`, why what was left out was left out."""
+        return self._look().errors
+
+    def refresh(self) -> None:
+        """Looks at the directory anew: episodes that a running recorder has committed since show up at their place."""
+        self._index = None
+
+    def _look(self) -> _Index:
+        if self._index is None:
+            for _ in range(LISTINGS):
+                index = _Index(self)
+                if not any(isinstance(error, MissingEpisodesError) for error in index.problems()):
+                    break
+            self._index = index
+        return self._index
+
+    # ---- a sequence of episodes
+
+    def __len__(self) -> int:
+        return self._look().count
+
+    @overload
+    def __getitem__(self, index: int) -> Episode: ...
+    @overload
+    def __getitem__(self, index: slice) -> List[Episode]: ...
+    def __getitem__(self, index: Union[int, slice]) -> Union[Episode, List[Episode]]:
+        found = range(len(self))[index]
+        if isinstance(found, range):
+            return [self._episode(*self._look().locate(number)) for number in found]
+        return self._episode(*self._look().locate(found))
+
+    def __iter__(self) -> Iterator[Episode]:
+        for trace in self.traces:
+            for batch in trace.batches:
+                for number in range(batch.count):
+                    yield self._episode(batch, number)
+
+    def _episode(self, batch: Batch, number: int) -> Episode:
+        return read_episode(self._header(batch), number, self.get_binfile)
+
+    def _header(self, batch: Batch) -> Header:
+        header = self._headers.get(batch.file)
+        if header is not None:
+            self._headers.move_to_end(batch.file)
+            return header
+        if batch.error is not None:
+            raise batch.error
+        header = self._read_header(batch.file)
+        if len(header.episodes) != batch.count:
+            found = str(len(header.episodes))
+            raise TraceError("not the episodes that the manifest lists", file=batch.file, expected=f"{batch.count}", found=found)
+        self._headers[batch.file] = header
+        if len(self._headers) > CACHED_HEADERS:
+            self._headers.popitem(last=False)
+        return header
+
+    def _read_header(self, file: str) -> Header:
+        try:
+            header = read_header(files.read(self.directory, file, MAX_JSON_BYTES), file)
+        except FileNotFoundError as error:
+            raise MissingEpisodesError("the header is missing, and its episodes with it", file=file) from error
+        name = parse_name(file)
+        if header.first is not None and name is not None and header.first != name.first:
+            raise TraceError("not the batch of this name", file=file, field="first", found=str(header.first))
+        for blob, (size, crc) in header.blobs.items():
+            data = self.get_binfile(blob)
+            if len(data) < size:
+                raise TraceError("cut short", file=blob, expected=f"{size} bytes", found=f"{len(data)} bytes")
+            if self.verify:
+                actual = f"{crc32(memoryview(data)[:size]):08x}"
+                if actual != crc:
+                    raise TraceError("damaged", file=blob, field="crc32", expected=crc, found=actual)
+        return header
+
+    # ---- the methods of 2016
+
+    def get_recorded_batches(self) -> List[Dict[str, Any]]:
+        """Every batch of every trace, as manifests list them: `first`, `len` and `fn`. Looks at the directory anew."""
+        self.refresh()
+        return [
+            {"first": batch.first, "len": batch.count, "fn": batch.file} for trace in self.traces for batch in trace.batches
+        ]
+
+    def get_recorded_episodes(self, batch: Dict[str, Any]) -> List[Dict[str, Any]]:
+        """The episodes of a batch, as dicts with the attributes of `Episode`: `observations`, `actions`, `rewards` and so on.
+
+        Args:
+            batch: of `get_recorded_batches`; `fn` is enough.
+
+        Raises:
+            TraceError: it is damaged, or no longer there.
+        """
+        header = self._read_header(batch["fn"])
+        return [dict(vars(read_episode(header, i, self.get_binfile))) for i in range(len(header.episodes))]
+
+    def get_binfile(self, fn: str) -> Any:
+        """The bytes of a blob, as a read-only buffer.
+
+        Raises:
+            MissingEpisodesError: it is absent.
+            TraceError: it is no regular file with a blob's name.
+        """
+        data = self.binfiles.get(fn)
+        if data is None:
+            name = parse_name(fn)
+            if name is None or name.kind != "blob":
+                raise TraceError("not the name of a blob", file=fn[:200])
+            try:
+                data = files.view(self.directory, fn, self.mmap)
+            except FileNotFoundError as error:
+                raise MissingEpisodesError("the blob is missing, and its episodes with it", file=fn) from error
+            self.binfiles[fn] = data
+            if len(self.binfiles) > CACHED_BLOBS:
+                self.binfiles.popitem(last=False)
+        return data
+
+    def load_npy(self, o: Dict[str, Any]) -> Any:
+        """The array that an array record describes."""
+        return read_array(o, self.get_binfile, self.directory)
+
+    def json_decode(self, o: Dict[str, Any]) -> Any:
+        """Array records become arrays, other objects stay as they are: an `object_hook` for `json`."""
+        return self.load_npy(o) if o.get("__type") == "ndarray" else o
+
+    def close(self) -> None:
+        """Lets go of all files. Arrays stay valid for as long as somebody holds them."""
+        self.binfiles.clear()
+        self._headers.clear()
+
+    def __enter__(self) -> TraceRecordingReader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "binfiles": OrderedDict(), "_headers": OrderedDict()}
+
+    def __repr__(self) -> str:
+        return f"TraceRecordingReader({self.directory!r})"
+
+
+class _Index:
+    """What one look at a directory shows: the traces, their batches, where each episode is."""
+
+    def __init__(self, reader: TraceRecordingReader) -> None:
+        self.reader = reader
+        self.errors: List[TraceError] = []
+        manifests, headers = {}, {}
+        for file in files.listing(reader.directory):
+            name = parse_name(file)
+            if name is not None and name.kind != "blob":
+                headers.setdefault(name.trace, {})
+                if name.kind == "header":
+                    headers[name.trace][file] = name.first
+                else:
+                    manifests[name.trace] = file
+        self.traces = [self._trace(name, manifests.get(name), found) for name, found in headers.items()]
+        self.traces.sort(key=lambda trace: (trace.created, natural_key(trace.name)))
+        if reader.on_error == "skip":
+            for trace in self.traces:
+                trace.batches = [batch for batch in trace.batches if self._is_good(batch)]
+        self._batches = [batch for trace in self.traces for batch in trace.batches]
+        self._starts: List[int] = []
+        self.count = 0
+        for batch in self._batches:
+            self._starts.append(self.count)
+            self.count += batch.count
+        del self.reader
+
+    def _trace(self, name: str, manifest: Optional[str], found: Dict[str, int]) -> Trace:
+        trace = Trace(name)
+        listed: Dict[str, int] = {}
+        if manifest is not None:
+            try:
+                listed = self._read_manifest(trace, manifest)
+            except TraceError as error:
+                if self.reader.on_error == "raise":
+                    raise
+                self.errors.append(error)  # the headers say all that it did, but for the user's metadata
+        firsts = {**{file: parse_name(file).first for file in listed}, **found}  # type: ignore[union-attr]
+        end = 0
+        for file, first in sorted(firsts.items(), key=lambda item: item[1]):
+            batch = self._batch(file, first, listed.get(file), file in found)
+            previous = trace.batches[-1] if trace.batches else None
+            if previous is not None and previous.count == 0:  # its header is damaged: this one tells how many it had
+                previous.count = max(1, first - previous.first)
+                end = previous.first + previous.count
+            if is_current(name) and first != end:
+                if first > end:
+                    trace.batches.append(_missing(header_name(name, end), end, first - end))
+                else:
+                    batch.error = TraceError("overlaps the batch before it", file=file, expected=f"first {end}")
+            trace.batches.append(batch)
+            end = first + batch.count
+        if trace.batches and trace.batches[-1].count == 0:
+            trace.batches[-1].count = 1
+        return trace
+
+    def _read_manifest(self, trace: Trace, file: str) -> Dict[str, int]:
+        """What a manifest says of its trace, and the headers that it lists, with the number of their episodes."""
+        manifest = read_manifest(files.read(self.reader.directory, file, MAX_JSON_BYTES), file)
+        trace.created = member(manifest, "created", str, file, "")
+        trace.closed = member(manifest, "closed", bool, file, False)
+        trace.writer = member(manifest, "writer", dict, file, {})
+        trace.env = member(manifest, "env", dict, file, {})
+        trace.metadata = manifest.get("metadata")
+        listed: Dict[str, int] = {}
+        for entry in manifest["batches"]:
+            name = parse_name(entry["fn"])
+            if name is None or name.trace != trace.name or entry["fn"] in listed:
+                raise TraceError("not a batch of this trace, or listed twice", file=file, found=entry["fn"])
+            listed[entry["fn"]] = entry["len"]
+        return listed
+
+    def _batch(self, file: str, first: int, count: Optional[int], is_there: bool) -> Batch:
+        if not is_there:
+            return _missing(file, first, count or 0)
+        if count is not None:
+            return Batch(file, first, count)
+        try:
+            header = self.reader._read_header(file)
+        except TraceError as error:
+            return Batch(file, first, 0, error)
+        return Batch(file, first, len(header.episodes))
+
+    def _is_good(self, batch: Batch) -> bool:
+        try:
+            header = self.reader._header(batch)
+            for number in range(batch.count):
+                read_episode(header, number, self.reader.get_binfile)
+        except TraceError as error:
+            self.errors.append(error)
+            return False
+        return True
+
+    def problems(self) -> List[TraceError]:
+        """Everything that this look found to be missing or damaged."""
+        return self.errors + [batch.error for batch in self._batches if batch.error is not None]
+
+    def locate(self, number: int) -> Tuple[Batch, int]:
+        """The batch of an episode, and its number there."""
+        position = bisect_right(self._starts, number) - 1
+        return self._batches[position], number - self._starts[position]
+
+
+def _missing(file: str, first: int, count: int) -> Batch:
+    error = MissingEpisodesError(f"episodes {first}..{first + count - 1} are missing", file=file, expected="this header")
+    return Batch(file, first, count, error)
+
+
+def scan_recorded_traces(
+    directory: Union[str, os.PathLike[str]],
+    episode_cb: Optional[Callable[[Any, Any, Any], Any]] = None,
+    max_episodes: Optional[int] = None,
+) -> int:
+    """Calls `episode_cb(observations, actions, rewards)` for every episode of a recording, in order.
+
+    Args:
+        directory: the recording. Where nothing is recorded, nothing is called.
+        episode_cb: gets what `Episode` describes: rows (T + 1, ...), (T, ...) and (T,). The arrays stay valid for as long
+            as they are held. An exception passes through. None: the episodes are only counted.
+        max_episodes: after how many to stop; None: at the end.
+
+    Returns:
+        How many episodes there were, `max_episodes` at most.
+
+    Raises:
+        TraceError: something is missing or damaged. The episodes before it have been given to the callback.
+    """
+    with TraceRecordingReader(directory) as reader:
+        if episode_cb is None:
+            return len(reader) if max_episodes is None else min(len(reader), max(max_episodes, 0))
+        count = 0
+        if max_episodes is None or max_episodes > 0:
+            for episode in reader:
+                episode_cb(episode.observations, episode.actions, episode.rewards)
+                count += 1
+                if count == max_episodes:
+                    break
+        return count

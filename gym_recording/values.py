@@ -1,0 +1,265 @@
+"""What can be stored: the allow-list of dtypes, and any value brought to its canonical form.
+
+Canonical means: a Python bool, int, float, complex, str or None; a NumPy scalar; a little-endian ndarray of an allowed
+dtype; a list, tuple or mapping of such. Nothing is cast: only byte order and container types change.
+Used at the door (recording) and for dtypes named in files (reading). Nothing here knows of columns, JSON or files.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from .errors import TraceError, missing_package
+
+Path = Tuple[Any, ...]
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+EXACT_IN_FLOAT64 = 2**53  # every int up to here is a float64 exactly
+MAX_INT_BITS = 4096  # beyond: refused. Readers in other languages, and Python's own int limit (4,300 digits), stop there
+MAX_DEPTH = 32  # of containers in one value; the JSON of such a value stays below the readers' depth limit
+MAX_DTYPE_TEXT = 8192  # characters
+
+# Dtypes that NumPy does not have itself, and the one whose bytes carry them. Their names are those of the package ml_dtypes.
+VIEWS: Dict[str, str] = {
+    "bfloat16": "uint16",
+    "float8_e3m4": "uint8",
+    "float8_e4m3": "uint8",
+    "float8_e4m3b11fnuz": "uint8",
+    "float8_e4m3fn": "uint8",
+    "float8_e4m3fnuz": "uint8",
+    "float8_e5m2": "uint8",
+    "float8_e5m2fnuz": "uint8",
+    "float8_e8m0fnu": "uint8",
+}
+_PLAIN = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
+)
+# Long names as `str(dtype)` gives them, and the array-protocol codes with their byte order.
+_PLAIN_TEXT = re.compile(r"(?:%s)|[<>|=]?(?:\?|b1|[iu][1248]|f[248]|c8|c16|[SU][1-9][0-9]{0,8})" % "|".join(sorted(_PLAIN)))
+
+
+def path_text(path: Path) -> str:
+    """`("observations", "image", 3)` as people write it: `observations.image[3]`."""
+    text = ""
+    for part in path:
+        text += f"[{part!r}]" if not isinstance(part, str) else f".{part}" if text else part
+    return text
+
+
+# ---- dtypes
+
+
+@lru_cache(maxsize=1024)
+def storable_dtype(dtype: "np.dtype[Any]") -> "Optional[np.dtype[Any]]":
+    """The little-endian form of a dtype that may be stored, or None."""
+    if dtype.names is not None:
+        if dtype.type is not np.void:  # record arrays: the same fields, as a plain structured dtype
+            dtype = np.dtype((np.void, dtype))
+        if not all(_storable_field(field) for field in (dtype.fields or {}).values()):
+            return None
+        try:
+            dtype.descr  # noqa: B018 (overlapping fields have no description, in a .npy header neither)
+            "".join(dtype.names).encode("latin1")  # the encoding of .npy 1.0
+        except ValueError:
+            return None
+        return dtype.newbyteorder("<")
+    if dtype.kind in "SU":
+        return dtype.newbyteorder("<") if dtype.itemsize else None
+    if dtype.name in _PLAIN or view_name(dtype) is not None:
+        return dtype.newbyteorder("<")
+    return None
+
+
+def _storable_field(field: Tuple[Any, ...]) -> bool:
+    base = field[0].base
+    return len(field) == 2 and view_name(base) is None and storable_dtype(base) is not None
+
+
+def view_name(dtype: "np.dtype[Any]") -> Optional[str]:
+    """The key of `VIEWS` for a dtype of ml_dtypes, None for all others."""
+    return dtype.name if dtype.name in VIEWS and dtype.type.__module__.startswith("ml_dtypes") else None
+
+
+def dtype_text(dtype: "np.dtype[Any]") -> str:
+    """NumPy's description of a storable dtype: `float32`, `<U5`, `[('x', '<f4'), ('y', '<i8', (2,))]`."""
+    if dtype.names is not None:
+        return repr(np.lib.format.dtype_to_descr(dtype))
+    return dtype.str if dtype.kind in "SU" else dtype.name
+
+
+@lru_cache(maxsize=1024)
+def parse_dtype(text: str) -> "np.dtype[Any]":
+    """The dtype that a file names; only what `storable_dtype` allows, in either byte order.
+
+    Raises:
+        TraceError: it is not on the allow-list, or is no dtype at all.
+    """
+    if len(text) <= MAX_DTYPE_TEXT:
+        if _PLAIN_TEXT.fullmatch(text):
+            dtype = np.dtype(text)
+            return dtype if text[0] in "<>|=" else dtype.newbyteorder("<")
+        if text[:1] in ("[", "{"):
+            try:
+                dtype = _build_dtype(ast.literal_eval(text))
+            except (ValueError, TypeError, SyntaxError, KeyError, MemoryError, RecursionError, OverflowError):
+                dtype = np.dtype(object)
+            if dtype.names and storable_dtype(dtype) is not None:
+                return dtype
+    raise TraceError("the dtype is not allowed", expected="a number, bool, text or structured dtype", found=repr(text[:80]))
+
+
+def _build_dtype(description: Any) -> "np.dtype[Any]":
+    """A structured dtype from NumPy's description of it: the list of fields, or the dict with offsets."""
+    if isinstance(description, str):
+        return parse_dtype(description)
+    if isinstance(description, tuple):  # (base, shape): a field that is an array
+        base, shape = description
+        return np.dtype((_build_dtype(base), shape))
+    if isinstance(description, dict):
+        formats = [_build_dtype(item) for item in description["formats"]]
+        layout = {"names": description["names"], "formats": formats, "offsets": description["offsets"]}
+        return np.dtype({**layout, "itemsize": description["itemsize"]})
+    names: List[str] = []
+    formats, offsets, offset = [], [], 0
+    for name, base, *shape in description:
+        if name == "" and re.fullmatch(r"\|?V[0-9]{1,6}", str(base)):  # padding between fields
+            offset += int(str(base).lstrip("|")[1:])
+            continue
+        field = np.dtype((_build_dtype(base), *shape)) if shape else _build_dtype(base)
+        names.append(name)
+        formats.append(field)
+        offsets.append(offset)
+        offset += field.itemsize
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": offset})
+
+
+def viewed_dtype(view: str) -> "np.dtype[Any]":
+    """The dtype of ml_dtypes that `view` names.
+
+    Raises:
+        MissingPackageError: ml_dtypes is not installed.
+    """
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise missing_package("ml_dtypes", f"the dtype {view}", "'gym_recording[dtypes]'") from error
+    return np.dtype(getattr(ml_dtypes, view))
+
+
+# ---- values
+
+
+def normalise(value: Any, path: Path) -> Any:
+    """`value` in canonical form: not copied, containers not entered.
+
+    Raises:
+        TraceError: it cannot be stored; the message names `path`.
+    """
+    if value is None or value.__class__ in (bool, float, complex):
+        return value
+    if isinstance(value, np.generic):
+        if isinstance(value, np.str_):
+            return str(value)
+        if isinstance(value, (np.void, np.bytes_)):
+            return _array(np.asarray(value), path)
+        if value.dtype.name in _PLAIN or view_name(value.dtype) is not None:
+            return value
+        raise _unstorable(value, path, f"dtype {value.dtype}")
+    if isinstance(value, int):
+        if value.bit_length() > MAX_INT_BITS:
+            raise TraceError("cannot store an int of so many bits", field=path_text(path), expected=f"at most {MAX_INT_BITS}")
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, np.ndarray):
+        return _array(value, path)
+    if isinstance(value, (list, tuple, Mapping)):
+        return value
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+        return _array(_foreign_array(value, path), path)
+    raise _unstorable(value, path, str(type(value)))
+
+
+def _unstorable(value: Any, path: Path, what: str) -> TraceError:
+    return TraceError(f"cannot store {what}", field=path_text(path))
+
+
+def _array(array: Any, path: Path) -> Any:
+    """A storable array, little-endian, as a base-class ndarray; one without dimensions becomes a scalar."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise TraceError("cannot store a masked array; fill it first", field=path_text(path))
+    dtype = storable_dtype(array.dtype)
+    if dtype is None:
+        raise _unstorable(array, path, f"an array of dtype {array.dtype}")
+    array = np.asarray(array)
+    if array.dtype != dtype:
+        # Byte order differs (values are swapped, not cast), or it is a record array (the bytes are the same).
+        array = array.astype(dtype) if array.dtype.type is not np.record else array.view(dtype)
+    if array.ndim == 0 and (dtype.name in _PLAIN or view_name(dtype) is not None):
+        return array[()]
+    return array
+
+
+def _foreign_array(value: Any, path: Path) -> Any:
+    """Tensors of PyTorch, JAX, TensorFlow and whatever else offers `__array__` or DLPack, on whichever device."""
+    try:
+        for method in ("detach", "cpu"):  # torch: tensors with gradients or on a device do not convert otherwise
+            if hasattr(value, method):
+                value = getattr(value, method)()
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):
+            name = str(value.dtype).rpartition(".")[2]
+            if name in VIEWS:
+                carrier = torch.int16 if VIEWS[name] == "uint16" else torch.uint8
+                return value.contiguous().view(carrier).numpy().view(viewed_dtype(name))
+            return value.resolve_conj().resolve_neg().numpy()
+        return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
+    except TraceError:
+        raise
+    except Exception as error:  # whatever a foreign conversion raises, the caller learns which value it was
+        raise TraceError(f"cannot store {type(value)}: {error}", field=path_text(path)) from error
+
+
+def normalise_key(key: Any, path: Path) -> Any:
+    """A key of a mapping: str, int, float, bool or None.
+
+    Raises:
+        TraceError: any other key.
+    """
+    if isinstance(key, str):
+        return str.__str__(key)
+    if key is None or isinstance(key, (bool, np.bool_)):
+        return key if key is None else bool(key)
+    if isinstance(key, (int, np.integer)) and int(key).bit_length() <= MAX_INT_BITS:
+        return int(key)
+    if isinstance(key, (float, np.floating)) and float(key) == key and abs(key) != float("inf"):
+        return float(key)
+    raise TraceError(f"cannot store the key {key!r} of a mapping", field=path_text(path), expected="str, int, float, bool or None")
+
+
+def snapshot(value: Any, path: Path, depth: int = 0) -> Any:
+    """A copy of `value` in canonical form that nobody else can change: arrays copied, containers rebuilt.
+
+    Raises:
+        TraceError: a part of it cannot be stored (the message has its path), or it nests deeper than `MAX_DEPTH`.
+    """
+    value = normalise(value, path)
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if not isinstance(value, (list, tuple, Mapping)):
+        return value
+    if depth == MAX_DEPTH:
+        raise TraceError(f"cannot store a value nested deeper than {MAX_DEPTH}", field=path_text(path[: len(path) - depth]))
+    if isinstance(value, Mapping):
+        return {normalise_key(k, path): snapshot(v, (*path, k), depth + 1) for k, v in value.items()}
+    items = [snapshot(item, (*path, i), depth + 1) for i, item in enumerate(value)]
+    return items if isinstance(value, list) else tuple(items)

@@ -1,0 +1,5 @@
+"""The recorders that go around environments. The only modules that know Gym's interfaces."""
+
+from .trace_recording import TraceRecordingWrapper
+
+__all__ = ["TraceRecordingWrapper"]

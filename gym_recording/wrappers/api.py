@@ -1,0 +1,141 @@
+"""What differs between Gyms: whose an environment is, what `reset` and `step` return, what can be said of it.
+
+Libraries are recognised by the names of modules and never imported before an environment of theirs is there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, Dict, Optional, Tuple
+
+import numpy as np
+
+from ..errors import TraceError
+
+LIBRARIES = ("gymnasium", "gym")
+_VECTOR_CLASSES = ("VectorEnv", "VecEnv")
+
+
+def library_of(value: Any) -> Optional[ModuleType]:
+    """The library whose `Env` a value is an instance of; None if it is none.
+
+    Raises:
+        TraceError: it is a vector environment.
+    """
+    names = [(cls.__module__.partition(".")[0], cls.__name__) for cls in type(value).__mro__]
+    if any(name in _VECTOR_CLASSES for _, name in names):
+        raise TraceError(
+            "a vector environment cannot be recorded as one; wrap each environment before they are joined",
+            expected="a single environment",
+            found=str(type(value)),
+        )
+    for library in LIBRARIES:
+        if (library, "Env") in names:
+            return sys.modules[library]
+    return None
+
+
+def library_version(library: ModuleType) -> str:
+    """Name and version, `gym 0.26.2`."""
+    version = getattr(library, "__version__", None) or getattr(getattr(library, "version", None), "VERSION", "?")
+    return f"{library.__name__} {version}"
+
+
+def reset_gives_info(library: ModuleType, arguments: Mapping[str, Any]) -> bool:
+    """Whether `reset` of this library returns (observation, info): gymnasium; gym from 0.26, from 0.22 if asked to."""
+    if library.__name__ == "gymnasium":
+        return True
+    version = tuple(map(int, re.findall(r"\d+", library_version(library))[:2]))
+    return version >= (0, 26) or bool(arguments.get("return_info"))
+
+
+def split_reset(result: Any, gives_info: bool, space: Any) -> Tuple[Any, Any]:
+    """The observation and the info of what `reset` returned, None for no info.
+
+    Environments of the old interface exist under the new libraries, and observations that are tuples exist too: a pair
+    with a dict is an observation if the space says so.
+    """
+    is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)
+    if not (gives_info and is_pair):
+        return result, None
+    if type(space).__name__ == "Tuple" and space.contains(result) and not space.contains(result[0]):
+        return result, None
+    return result[0], result[1]
+
+
+def split_step(result: Any) -> Tuple[Any, Any, bool, bool, Any]:
+    """Observation, reward, terminated, truncated and info of what `step` returned, of either interface.
+
+    Raises:
+        TraceError: it is neither.
+    """
+    if len(result) == 5:
+        observation, reward, terminated, truncated, info = result
+        return observation, reward, bool(terminated), bool(truncated), info
+    if len(result) == 4:
+        observation, reward, done, info = result
+        truncated = bool(done) and isinstance(info, Mapping) and bool(info.get("TimeLimit.truncated", False))
+        return observation, reward, bool(done) and not truncated, truncated, info
+    raise TraceError("step returned something else", expected="4 or 5 values", found=f"{len(result)}")
+
+
+def describe(env: Any) -> Dict[str, Any]:
+    """What can be said of an environment in JSON: id, kwargs, spaces. What cannot is left out."""
+    spec = getattr(env, "spec", None)
+    description = {
+        "id": getattr(spec, "id", None),
+        "kwargs": getattr(spec, "kwargs", None) or getattr(spec, "_kwargs", None),
+        "max_episode_steps": getattr(spec, "max_episode_steps", None),
+        "observation_space": space_json(getattr(env, "observation_space", None)),
+        "action_space": space_json(getattr(env, "action_space", None)),
+    }
+    return {key: value for key, value in description.items() if value is not None and _is_json(value)}
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def space_json(space: Any) -> Optional[Dict[str, Any]]:
+    """A space as JSON, `{"type": "Box", ...}`; None for one that this does not know."""
+    kind = type(space).__name__
+    if kind == "Box":
+        dtype = np.dtype(getattr(space, "dtype", None) or space.low.dtype)
+        bounds = {"low": _bound(space.low), "high": _bound(space.high)}
+        return {"type": kind, "shape": list(space.low.shape), "dtype": dtype.name, **bounds}
+    if kind == "Discrete":
+        return {"type": kind, "n": int(space.n), "start": int(getattr(space, "start", 0))}
+    if kind == "MultiDiscrete" and hasattr(space, "nvec"):
+        return {"type": kind, "nvec": np.asarray(space.nvec).tolist()}
+    if kind == "MultiBinary":
+        return {"type": kind, "n": np.asarray(space.n).tolist()}
+    if kind == "Dict":
+        spaces = {key: space_json(item) for key, item in space.spaces.items()}
+        return {"type": kind, "spaces": spaces} if all(isinstance(key, str) for key in spaces) else None
+    if kind == "Tuple":
+        return {"type": kind, "spaces": [space_json(item) for item in space.spaces]}
+    return None
+
+
+def _bound(bound: Any) -> Any:
+    """The bounds of a Box: one number if they are all the same, nested lists otherwise; infinities as text."""
+    values = np.unique(bound)
+    if values.size == 1:
+        return _number(values[0].item())
+    return _numbers(np.asarray(bound).tolist())
+
+
+def _numbers(value: Any) -> Any:
+    return [_numbers(item) for item in value] if isinstance(value, list) else _number(value)
+
+
+def _number(value: Any) -> Any:
+    return value if np.isfinite(value) else repr(value)

@@ -1,0 +1,166 @@
+"""`TraceRecordingWrapper`: records one environment, of gym or gymnasium.
+
+The class that people import belongs to neither library, so that importing it imports neither. Making an instance makes,
+once per library, a class of the same name that is a real `Wrapper` of the library that the environment comes from.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import types
+from typing import Any, Dict, Optional, Tuple, Type, Union
+
+from ..errors import TraceError
+from ..recording import TraceRecording
+from .api import describe, library_of, library_version, reset_gives_info, split_reset, split_step
+
+__all__ = ["TraceRecordingWrapper"]
+
+_classes: Dict[Tuple[type, str], type] = {}
+
+
+class TraceRecordingWrapper:
+    """Records every action, observation and reward of an environment, and passes everything on unchanged.
+
+    An episode goes from one `reset` to the next, or to `close`, whatever the flags say. Everything is on disk after
+    `close`, which closes the environment too, and also when nobody calls it: at exit, and when the wrapper is
+    garbage-collected. All other attributes are the environment's.
+
+    A copy (`copy.deepcopy`, `pickle`) records to the same directory, as a recorder of its own that begins empty.
+
+    Args:
+        env: an environment of gym or gymnasium; the wrapper is a `Wrapper` of that library.
+        directory: where to; created if need be. None: a new temporary directory, see the attribute.
+        kwargs: as for `TraceRecording`: `infos`, `timestamps`, `metadata`, `durability`, `buffer_batch_size` and so on.
+
+    Attributes:
+        directory: str, absolute.
+        recording: the `TraceRecording`.
+
+    Raises:
+        TraceError: no single environment of gym or gymnasium, or an argument is wrong.
+        OSError: nothing can be written to the directory.
+    """
+
+    recording: TraceRecording
+    env: Any
+    _library: types.ModuleType
+    _next_seed: Optional[int] = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> TraceRecordingWrapper:
+        made = cls if "_library" in cls.__dict__ else _class_for(cls, _library_among((*args, *kwargs.values())))
+        return super(TraceRecordingWrapper, made).__new__(made)
+
+    def __init__(self, env: Any, directory: Union[str, os.PathLike[str], None] = None, **kwargs: Any) -> None:
+        saver = _argument_saver(self._library)
+        if saver is not None:
+            saver.__init__(self, directory=directory if directory is None else os.fspath(directory), **kwargs)
+        super().__init__(env)  # type: ignore[call-arg]  # the library's Wrapper comes next
+        library = library_version(self._library)
+        self.recording = TraceRecording(directory, **{"env": describe(env), "library": library, **kwargs})
+        self.directory = self.recording.directory
+
+    def step(self, action: Any) -> Any:
+        """Steps the environment, records the step, returns what the environment returned.
+
+        Raises:
+            ClosedError: the recorder is closed; the environment was not stepped.
+            TraceError: the action, observation or reward cannot be stored; the message has its path.
+            OSError: a flush was due and failed; nothing recorded is lost.
+        """
+        recording = self.recording
+        lane = recording.lane
+        lane.begin(action)  # before the environment can overwrite it
+        result = self.env.step(action)
+        lane.finish(*split_step(result))
+        if time.monotonic() >= recording.deadline:
+            recording.flush_if_due()
+        return result
+
+    def reset(self, *args: Any, **kwargs: Any) -> Any:
+        """Resets the environment, which begins an episode, returns what the environment returned.
+
+        Raises:
+            ClosedError, TraceError, OSError: as `step`.
+        """
+        recording = self.recording
+        recording.end_episode()
+        result = self.env.reset(*args, **kwargs)
+        space = getattr(self.env, "observation_space", None)
+        observation, info = split_reset(result, reset_gives_info(self._library, kwargs), space)
+        seed, self._next_seed = kwargs.get("seed", self._next_seed), None
+        recording.add_reset(observation, seed=seed, options=kwargs.get("options"), info=info)
+        return result
+
+    def close(self) -> Any:
+        """Writes everything and closes the environment.
+
+        Raises:
+            OSError: not everything could be written. The environment is closed all the same; the data is kept, and
+                closing again tries again.
+        """
+        try:
+            if "recording" in self.__dict__:
+                self.recording.close()
+        finally:
+            self.env.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or "env" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.env, name)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        plain = next(cls for cls in type(self).__mro__ if "_library" not in cls.__dict__)
+        return _restore, (plain, self._library.__name__), self.__dict__.copy()
+
+
+def _restore(cls: Type[TraceRecordingWrapper], library: str) -> TraceRecordingWrapper:
+    made = _class_for(cls, __import__(library))
+    return super(TraceRecordingWrapper, made).__new__(made)
+
+
+def _library_among(arguments: Tuple[Any, ...]) -> types.ModuleType:
+    for argument in arguments:
+        library = library_of(argument)
+        if library is not None:
+            return library
+    found = ", ".join(str(type(argument)) for argument in arguments) or "no argument"
+    raise TraceError("no environment to wrap", expected="a gym.Env or gymnasium.Env", found=found)
+
+
+def _argument_saver(library: types.ModuleType) -> Any:
+    """What makes the arguments part of `env.spec`; None where the library has no such thing."""
+    return getattr(getattr(library, "utils", None), "RecordConstructorArgs", None)
+
+
+def _class_for(cls: type, library: types.ModuleType) -> Any:
+    """`cls` as a Wrapper of `library`."""
+    key = (cls, library.__name__)
+    if key not in _classes:
+        saver = _argument_saver(library)
+        bases = (cls, library.Wrapper) if saver is None else (cls, library.Wrapper, saver)
+        names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+        methods = {name: method for name, method in _OPTIONAL_METHODS.items() if hasattr(library.Wrapper, name)}
+        members = {**names, **methods, "_library": library}
+        _classes[key] = types.new_class(cls.__name__, bases, {}, lambda namespace: namespace.update(members))
+    return _classes[key]
+
+
+def _seed(self: Any, seed: Any = None) -> Any:
+    """Seeds the environment; the next episode is recorded with that seed."""
+    self._next_seed = seed
+    return self.env.seed(seed)
+
+
+def _set_wrapper_attr(self: Any, name: str, value: Any, **kwargs: Any) -> Any:
+    """Sets an attribute where it is: here if the recorder itself has it, else below."""
+    if name in self.__dict__ or hasattr(type(self), name):
+        setattr(self, name, value)
+        return True
+    return self.env.set_wrapper_attr(name, value, **kwargs)
+
+
+# Methods that not every library's Wrapper has; an instance has them where its library does.
+_OPTIONAL_METHODS = {"seed": _seed, "set_wrapper_attr": _set_wrapper_attr}
