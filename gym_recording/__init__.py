@@ -9,7 +9,7 @@ Importing this package imports neither gym nor gymnasium; names are loaded when 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, List
+from typing import TYPE_CHECKING, Any
 
 __version__ = "1.0.0.dev0"
 
@@ -63,5 +63,5 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__() -> List[str]:
+def __dir__() -> list[str]:
     return sorted({*globals(), *_HOMES, *_MODULES})

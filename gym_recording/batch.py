@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from json.encoder import encode_basestring_ascii
+from typing import Any, Callable, Iterator, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -35,7 +36,8 @@ from .format import (
 Path = Tuple[Any, ...]
 
 _JOIN_BELOW = 1 << 16  # bytes; smaller pieces are copied together, larger ones go to the system as they are
-_JSON_MEMBERS = ("terminated", "truncated", "ended_by", "seed", "started", "lane", "headless", "gaps")
+_ARRAYS = (("observations", ("observations",)), ("actions", ("actions",)), ("rewards", ("rewards",)))
+_PLAIN_MEMBERS = ("terminated", "truncated", "ended_by", "seed", "started", "lane", "headless", "gaps")
 _dumps = json.JSONEncoder(allow_nan=False).encode
 
 
@@ -46,7 +48,7 @@ class EncodedBatch(NamedTuple):
     """The bytes of a batch. `blob` is in pieces, to be written one after the other; none if there is no array."""
 
     header: bytes
-    blob: List[Any]
+    blob: list[Any]
 
 
 def encode_batch(episodes: Sequence[Mapping[str, Any]], first: int, blob: str) -> EncodedBatch:
@@ -58,8 +60,9 @@ def encode_batch(episodes: Sequence[Mapping[str, Any]], first: int, blob: str) -
         blob: the name that the blob will have.
     """
     layout = _Layout(blob)
+    placing = _Text(layout.place, layout.place_loose)
     for episode in episodes:
-        _episode_text(episode, layout.place, layout.place_loose)
+        placing.members(episode)
     pieces = layout.lay()
     size = crc = 0
     for piece in pieces:
@@ -67,7 +70,8 @@ def encode_batch(episodes: Sequence[Mapping[str, Any]], first: int, blob: str) -
         crc = crc32(piece, crc)
     blobs = [{"fn": blob, "size": size, "crc32": f"{crc:08x}"}] if pieces else []
     columns = ",\n".join([column.text() for column in layout.columns.values()])
-    texts = ",\n".join([_episode_text(episode, layout.record, layout.loose_record) for episode in episodes])
+    text = _Text(layout.record, layout.loose_record)
+    texts = ",\n".join([_episode_text(episode, text.members(episode)) for episode in episodes])
     body = f'"first": {first}, "blobs": {_dumps(blobs)}, "columns": [{columns}],\n"episodes": [\n{texts}\n]'
     return EncodedBatch(write_document(body), pieces)
 
@@ -75,13 +79,13 @@ def encode_batch(episodes: Sequence[Mapping[str, Any]], first: int, blob: str) -
 class _Column:
     """The rows of one path, dtype and row shape of all episodes of the batch; or one loose array, with a single row."""
 
-    def __init__(self, path: Path, dtype: np.dtype[Any], row_shape: Tuple[int, ...]) -> None:
+    def __init__(self, path: Path, dtype: np.dtype[Any], row_shape: tuple[int, ...]) -> None:
         self.path, self.dtype, self.row_shape = path, dtype, row_shape
         self.row_bytes = row_size(dtype, row_shape)
         # An episode starts at the next row whose offset is a multiple of 8: every `stride`-th.
         self.stride = ROW_ALIGN // math.gcd(self.row_bytes, ROW_ALIGN) if self.row_bytes else 1
         self.rows = 0
-        self.pieces: List[Any] = []
+        self.pieces: list[Any] = []
 
     def append(self, array: Any) -> int:
         """Takes the rows of an array and gives the number of the first."""
@@ -95,7 +99,7 @@ class _Column:
         self.rows = start + array.shape[0]
         return start
 
-    def lay(self, offset: int, blob: str, shape: Tuple[int, ...]) -> List[Any]:
+    def lay(self, offset: int, blob: str, shape: tuple[int, ...]) -> list[Any]:
         """What comes next in the blob after `offset` bytes: padding, `.npy` header, rows."""
         self.npyhdr = -(-offset // DATA_ALIGN) * DATA_ALIGN
         head = bytes(self.npyhdr - offset) + write_npy_header(self.dtype, shape)
@@ -106,7 +110,9 @@ class _Column:
 
     def text(self) -> str:
         """The entry in the header's `columns`."""
-        return f'{self.record(self.rows, self.offset)[:-1]}, "npyhdr": {self.npyhdr}, "path": {_dumps(list(self.path))}}}'
+        return (
+            f'{self.record(self.rows, self.offset)[:-1]}, "npyhdr": {self.npyhdr}, "path": {_dumps(list(self.path))}}}'
+        )
 
 
 class _Layout:
@@ -114,9 +120,9 @@ class _Layout:
 
     def __init__(self, blob: str) -> None:
         self.blob = blob
-        self.columns: Dict[Any, _Column] = {}
-        self.loose: List[_Column] = []
-        self.placed: List[Any] = []  # (column, first row, rows), or (path, array) for an array without a row
+        self.columns: dict[Any, _Column] = {}
+        self.loose: list[_Column] = []
+        self.placed: list[Any] = []  # (column, first row, rows), or (path, array) for an array without a row
 
     def place(self, array: Any, path: Path) -> str:
         shape = array.shape
@@ -136,10 +142,10 @@ class _Layout:
         self.loose.append(column)
         return ""
 
-    def lay(self) -> List[Any]:
+    def lay(self) -> list[Any]:
         """The pieces of the blob: the columns, then the loose arrays. From here on `record` answers."""
         self._place_empty()
-        pieces: List[Any] = []
+        pieces: list[Any] = []
         offset = 0
         for column in self.columns.values():
             pieces += column.lay(offset, self.blob, (column.rows, *column.row_shape))
@@ -153,7 +159,7 @@ class _Layout:
 
     def _place_empty(self) -> None:
         """Arrays without a row have the dtype of the first column of their path, their own if there is none."""
-        by_path: Dict[Path, _Column] = {}
+        by_path: dict[Path, _Column] = {}
         for column in self.columns.values():
             by_path.setdefault(column.path, column)
         for index, placement in enumerate(self.placed):
@@ -181,9 +187,9 @@ def _bytes_of(array: Any) -> Any:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _joined(pieces: List[Any]) -> Iterator[Any]:
+def _joined(pieces: list[Any]) -> Iterator[Any]:
     """The same bytes in fewer pieces: runs of small ones become one."""
-    small: List[Any] = []
+    small: list[Any] = []
     for piece in pieces:
         if len(piece) < _JOIN_BELOW:
             small.append(piece)
@@ -196,55 +202,79 @@ def _joined(pieces: List[Any]) -> Iterator[Any]:
         yield b"".join(small)
 
 
-def _episode_text(episode: Mapping[str, Any], rows: Callable[[Any, Path], str], loose: Callable[[Any], str]) -> str:
-    """The JSON of an episode. `rows` gives that of an array of rows, `loose` that of an array which is one value."""
+class _Text:
+    """The JSON of episodes. `rows` gives that of an array of rows and its path, `loose` that of an array that is one value."""
 
-    def column(value: Any, path: Path) -> str:
+    def __init__(self, rows: Callable[[Any, Path], str], loose: Callable[[Any], str]) -> None:
+        self.rows = rows
+        self.loose = loose
+
+    def members(self, episode: Mapping[str, Any]) -> list[str]:
+        """The members that may hold arrays."""
+        members = [f'"{key}": {self.column(episode[key], path)}' for key, path in _ARRAYS]
+        if "options" in episode:
+            members.append(f'"options": {self.value(episode["options"])}')
+        if "timestamps" in episode:
+            members.append(f'"timestamps": {self.column(episode["timestamps"], ("timestamps",))}')
+        if "infos" in episode:
+            infos = [
+                f'{{"key": {_plain_text(key)}, "rows": {self.column(info["rows"], ("infos", key, "rows"))}, '
+                f'"values": {self.column(info["values"], ("infos", key, "values"))}}}'
+                for key, info in episode["infos"].items()
+            ]
+            members.append(f'"infos": [{", ".join(infos)}]')
+        return members
+
+    def column(self, value: Any, path: Path) -> str:
+        """What `Column.finish` gave."""
         if isinstance(value, (np.ndarray, RowBuffers)):
-            return rows(value, path)
+            return self.rows(value, path)
         if isinstance(value, tuple):
-            return _tuple_text([column(item, (*path, index)) for index, item in enumerate(value)])
+            return _tuple_text([self.column(item, (*path, index)) for index, item in enumerate(value)])
         if isinstance(value, Mapping):
-            return _dict_text([(key, column(item, (*path, key))) for key, item in value.items()])
-        return "[%s]" % ", ".join([single(item) for item in value])
+            return _dict_text([(key, self.column(item, (*path, key))) for key, item in value.items()])
+        return "[%s]" % ", ".join([self.value(item) for item in value])
 
-    def single(value: Any) -> str:
+    def value(self, value: Any) -> str:
+        """One value in canonical form."""
         if isinstance(value, (np.ndarray, np.generic)):
-            return loose(np.asarray(value))
+            return self.loose(np.asarray(value))
         if isinstance(value, list):
-            return "[%s]" % ", ".join([single(item) for item in value])
+            return "[%s]" % ", ".join([self.value(item) for item in value])
         if isinstance(value, tuple):
-            return _tuple_text([single(item) for item in value])
+            return _tuple_text([self.value(item) for item in value])
         if isinstance(value, Mapping):
-            return _dict_text([(key, single(item)) for key, item in value.items()])
+            return _dict_text([(key, self.value(item)) for key, item in value.items()])
         if value.__class__ is complex or (value.__class__ is float and not math.isfinite(value)):
-            return loose(np.asarray(value))  # strict JSON has no such numbers
-        return _dumps(value)
-
-    parts = [f'"{key}": {column(episode[key], (key,))}' for key in ("observations", "actions", "rewards")]
-    parts += [f'"{key}": {_dumps(episode[key])}' for key in _JSON_MEMBERS if key in episode]
-    if "options" in episode:
-        parts.append(f'"options": {single(episode["options"])}')
-    if "timestamps" in episode:
-        parts.append(f'"timestamps": {column(episode["timestamps"], ("timestamps",))}')
-    if "infos" in episode:
-        infos = [
-            f'{{"key": {_dumps(key)}, "rows": {column(info["rows"], ("infos", key, "rows"))}, '
-            f'"values": {column(info["values"], ("infos", key, "values"))}}}'
-            for key, info in episode["infos"].items()
-        ]
-        parts.append(f'"infos": [{", ".join(infos)}]')
-    return "{%s}" % ", ".join(parts)
+            return self.loose(np.asarray(value))  # strict JSON has no such numbers
+        return _plain_text(value)
 
 
-def _tuple_text(items: List[str]) -> str:
-    return '{"__type": "tuple", "items": [%s]}' % ", ".join(items)
+def _episode_text(episode: Mapping[str, Any], members: list[str]) -> str:
+    plain = [f'"{key}": {_plain_text(episode[key])}' for key in _PLAIN_MEMBERS if key in episode]
+    return "{%s}" % ", ".join(members + plain)
 
 
-def _dict_text(items: List[Tuple[Any, str]]) -> str:
+def _plain_text(value: Any) -> str:
+    """JSON without arrays. The kinds that every episode has come first: an encoder costs more than they do."""
+    kind = value.__class__
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is str:
+        return encode_basestring_ascii(value)
+    return repr(value) if kind is int else _dumps(value)
+
+
+def _tuple_text(items: list[str]) -> str:
+    return '{{"__type": "tuple", "items": [{}]}}'.format(", ".join(items))
+
+
+def _dict_text(items: list[tuple[Any, str]]) -> str:
     if all(key.__class__ is str and key != "__type" for key, _ in items):
-        return "{%s}" % ", ".join([f"{_dumps(key)}: {text}" for key, text in items])
-    return '{"__type": "dict", "items": [%s]}' % ", ".join([f"[{_dumps(key)}, {text}]" for key, text in items])
+        return "{{{}}}".format(", ".join([f"{_plain_text(key)}: {text}" for key, text in items]))
+    return '{{"__type": "dict", "items": [{}]}}'.format(
+        ", ".join([f"[{_plain_text(key)}, {text}]" for key, text in items])
+    )
 
 
 # ---- reading
@@ -263,10 +293,10 @@ class Header(NamedTuple):
 
     file: str
     version: int
-    first: Optional[int]
-    blobs: Dict[str, Tuple[int, str]]
-    columns: List[Dict[str, Any]]
-    episodes: List[Dict[str, Any]]
+    first: int | None
+    blobs: dict[str, tuple[int, str]]
+    columns: list[dict[str, Any]]
+    episodes: list[dict[str, Any]]
 
 
 def read_header(data: bytes, file: str) -> Header:
@@ -310,7 +340,7 @@ def read_episode(header: Header, index: int, buffer: Callable[[str], Any]) -> Ep
         arrays = {key: decoder.column(source.get(key)) for key in ("observations", "actions", "rewards")}
         if header.version < 2:
             return Episode(**_old_shapes(arrays))
-        members = {key: source[key] for key in _JSON_MEMBERS if key in source}
+        members = {key: source[key] for key in _PLAIN_MEMBERS if key in source}
         for key, value in members.items():
             if not _MEMBER_CHECKS[key](value):
                 raise TraceError("malformed", field=key, found=repr(value)[:80])
@@ -334,7 +364,7 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-_MEMBER_CHECKS: Dict[str, Callable[[Any], bool]] = {
+_MEMBER_CHECKS: dict[str, Callable[[Any], bool]] = {
     "terminated": lambda value: type(value) is bool,
     "truncated": lambda value: type(value) is bool,
     "ended_by": lambda value: value in ("terminated", "truncated", "reset", "close", "crash"),
@@ -346,7 +376,7 @@ _MEMBER_CHECKS: Dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _old_shapes(arrays: Dict[str, Any]) -> Dict[str, Any]:
+def _old_shapes(arrays: dict[str, Any]) -> dict[str, Any]:
     """Versions 0 and 1: T = 0 was stored with shape (1, 0), and steps before the first reset were not marked."""
     for key in ("actions", "rewards"):
         if isinstance(arrays[key], np.ndarray) and arrays[key].shape == (1, 0):
@@ -361,16 +391,19 @@ class _Decoder:
     def __init__(self, header: Header, buffer: Callable[[str], Any]) -> None:
         self.header = header
         self.buffer = buffer
-        self.asked = 0
+        self.asked: dict[str, int] = {}  # bytes of each blob: no more than there are, so no memory beyond them
 
-    def array(self, record: Dict[str, Any]) -> Any:
+    def array(self, record: dict[str, Any]) -> Any:
         file = self.header.file
         if self.header.version >= 2 and record.get("npyfile") not in self.header.blobs:
-            raise TraceError("not a blob of this batch", file=file, field="npyfile", found=repr(record.get("npyfile"))[:80])
+            raise TraceError(
+                "not a blob of this batch", file=file, field="npyfile", found=repr(record.get("npyfile"))[:80]
+            )
         array = read_array(record, self.buffer, file)
-        self.asked += array.nbytes
-        if self.asked > len(self.buffer(record["npyfile"])) + sum(size for size, _ in self.header.blobs.values()):
-            raise TraceError("the arrays of an episode are larger than the blobs they lie in", file=file)
+        blob = record["npyfile"]
+        self.asked[blob] = self.asked.get(blob, 0) + array.nbytes
+        if self.asked[blob] > len(self.buffer(blob)):
+            raise TraceError("the arrays of an episode are larger than the blob they lie in", file=file, field="size")
         return array
 
     def column(self, value: Any) -> Any:
@@ -386,7 +419,9 @@ class _Decoder:
                 raise TraceError("an array without rows", field="shape")
             return array
         if kind == "tuple":
-            columns: Any = TupleColumns(tuple(self.column(item) for item in member(value, "items", list, self.header.file)))
+            columns: Any = TupleColumns(
+                tuple(self.column(item) for item in member(value, "items", list, self.header.file))
+            )
             lengths = set(map(len, columns.columns))
         else:
             columns = DictColumns((key, self.column(item)) for key, item in self.items(value, kind))
@@ -404,12 +439,13 @@ class _Decoder:
         kind = value.get("__type") if self.header.version >= 2 or value.get("__type") == "ndarray" else None
         if kind == "ndarray":
             array = self.array(value)
-            return array[()] if not array.ndim and array.dtype.names is None else array
+            is_scalar = not array.ndim and array.dtype.kind not in "SU" and array.dtype.names is None
+            return array[()] if is_scalar else array  # NumPy's scalars of text lose trailing NULs
         if kind == "tuple":
             return tuple(self.value(item) for item in member(value, "items", list, self.header.file))
         return {key: self.value(item) for key, item in self.items(value, kind)}
 
-    def items(self, value: Dict[str, Any], kind: Any) -> Iterator[Tuple[Any, Any]]:
+    def items(self, value: dict[str, Any], kind: Any) -> Iterator[tuple[Any, Any]]:
         """The keys and values of an object, or of a dict whose keys JSON objects cannot have."""
         if kind is None:
             yield from value.items()
@@ -421,9 +457,9 @@ class _Decoder:
                 raise TraceError("malformed", field="items", expected="[key, value]", found=repr(pair)[:80])
             yield pair[0], pair[1]
 
-    def infos(self, entries: Any, rows: int) -> List[Dict[Any, Any]]:
+    def infos(self, entries: Any, rows: int) -> list[dict[Any, Any]]:
         """The sparse columns of infos as one dict per row of the observations."""
-        infos: List[Dict[Any, Any]] = [{} for _ in range(rows)]
+        infos: list[dict[Any, Any]] = [{} for _ in range(rows)]
         if not isinstance(entries, list):
             raise TraceError("malformed", field="infos", expected="a list", found=repr(entries)[:80])
         for entry in entries:

@@ -10,17 +10,30 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Iterator
 
 import numpy as np
 
-from .values import EXACT_IN_FLOAT64, INT64_MAX, INT64_MIN, Path, normalise, normalise_key, snapshot
+from .errors import TraceError
+from .values import (
+    EXACT_IN_FLOAT64,
+    INT64_MAX,
+    INT64_MIN,
+    MAX_DEPTH,
+    Path,
+    normalise,
+    normalise_key,
+    path_text,
+    snapshot,
+)
 
-LARGE_ROW = 8192  # bytes; below, `tobytes` is fastest; from here on, fresh memory costs more than the copy, so buffers recycle
+LARGE_ROW = (
+    8192  # bytes; below, `tobytes` is fastest; from here on, fresh memory costs more than the copy, so buffers recycle
+)
 POOL_BYTES = 1 << 27  # of idle buffers that a column may keep
 
 _INT64, _FLOAT64 = np.dtype("int64"), np.dtype("float64")
-_PYTHON_SCALARS: Dict[type, "np.dtype[Any]"] = {
+_PYTHON_SCALARS: dict[type, np.dtype[Any]] = {
     bool: np.dtype("bool"),
     int: _INT64,
     float: _FLOAT64,
@@ -43,7 +56,7 @@ class Column:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows: Optional[Rows] = None
+        self.rows: Rows | None = None
         self.add: Callable[[Any], None] = self.change
 
     def __len__(self) -> int:
@@ -80,10 +93,10 @@ class Column:
             return (Ints if value.dtype == _INT64 else Scalars)(self, value.dtype, {kind})
         if isinstance(value, np.ndarray):
             return (Arrays if value.nbytes < LARGE_ROW else LargeArrays)(self, value.dtype, value.shape)
-        if isinstance(value, Mapping) and value:
-            return Fields(self, value)
-        if isinstance(value, tuple) and value:
-            return Items(self, value)
+        if isinstance(value, (Mapping, tuple)) and value:
+            if len(self.path) > MAX_DEPTH:
+                raise TraceError(f"cannot store a value nested deeper than {MAX_DEPTH}", field=path_text(self.path[:4]))
+            return Fields(self, value) if isinstance(value, Mapping) else Items(self, value)
         return Loose(self, [])
 
     def cut(self, count: int) -> None:
@@ -105,11 +118,10 @@ class Column:
 
     def clear(self) -> None:
         """Starts the next episode. The kind stays as a guess, which the first value confirms or corrects."""
-        fresh = None if self.rows is None else self.rows.fresh()
-        if fresh is None:
+        if self.rows is None or not self.rows.clear():
             self.rows, self.add = None, self.change
-        else:
-            self.rows, self.add = fresh, (fresh.add if fresh.guesses else self.change)
+        elif not self.rows.guesses:
+            self.add = self.change
 
 
 class Rows:
@@ -126,7 +138,7 @@ class Rows:
 
     def __init__(self, column: Column) -> None:
         self.column = column
-        self.values: List[Any] = []
+        self.values: list[Any] = []
 
     def __len__(self) -> int:
         return len(self.values)
@@ -146,7 +158,7 @@ class Rows:
         """Takes the first value of an episode if a new choice of rows would choose these."""
         return False
 
-    def widened(self, value: Any) -> Optional[Rows]:
+    def widened(self, value: Any) -> Rows | None:
         """Rows of another kind that hold the same values exactly and fit `value` too, or None."""
         return None
 
@@ -158,9 +170,10 @@ class Rows:
         """What `Column.finish` says."""
         raise NotImplementedError
 
-    def fresh(self) -> Optional[Rows]:
-        """Empty rows of the same kind; None where that is no good guess."""
-        raise NotImplementedError
+    def clear(self) -> bool:
+        """Forgets all rows, which `finish` has handed over; says whether the kind is a guess for the next episode."""
+        self.values = []
+        return not self.changed
 
 
 class Scalars(Rows):
@@ -168,7 +181,7 @@ class Scalars(Rows):
 
     __slots__ = ("changed", "dtype", "types")
 
-    def __init__(self, column: Column, dtype: np.dtype[Any], types: Set[type]) -> None:
+    def __init__(self, column: Column, dtype: np.dtype[Any], types: set[type]) -> None:
         super().__init__(column)
         self.dtype, self.types, self.changed = dtype, types, False
 
@@ -194,9 +207,6 @@ class Scalars(Rows):
     def finish(self) -> Any:
         return np.array(self.values, dtype=self.dtype)
 
-    def fresh(self) -> Optional[Rows]:
-        return None if self.changed else type(self)(self.column, self.dtype, self.types)
-
 
 class Ints(Scalars):
     """int64: a Python int is checked for its range."""
@@ -212,7 +222,7 @@ class Ints(Scalars):
     def take(self, value: Any) -> bool:
         return _is_scalar_of(value, _INT64) and INT64_MIN <= value <= INT64_MAX and super().take(value)
 
-    def widened(self, value: Any) -> Optional[Rows]:
+    def widened(self, value: Any) -> Rows | None:
         """Ints and floats mixed are float64, as long as that changes no value."""
         if not _is_scalar_of(value, _FLOAT64) or any(abs(int(v)) > EXACT_IN_FLOAT64 for v in self.values):
             return None
@@ -226,7 +236,7 @@ class Arrays(Rows):
 
     __slots__ = ("dtype", "shape")
 
-    def __init__(self, column: Column, dtype: np.dtype[Any], shape: Tuple[int, ...]) -> None:
+    def __init__(self, column: Column, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         super().__init__(column)
         self.dtype, self.shape = dtype, shape
 
@@ -249,18 +259,15 @@ class Arrays(Rows):
     def finish(self) -> Any:
         return np.ndarray((len(self.values), *self.shape), self.dtype, b"".join(self.values))
 
-    def fresh(self) -> Optional[Rows]:
-        return type(self)(self.column, self.dtype, self.shape)
-
 
 class LargeArrays(Arrays):
     """Arrays of 8 KiB and more, each copied to a buffer of its own that is used again once it is written."""
 
     __slots__ = ("pool",)
 
-    def __init__(self, column: Column, dtype: np.dtype[Any], shape: Tuple[int, ...]) -> None:
+    def __init__(self, column: Column, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         super().__init__(column, dtype, shape)
-        self.pool: List[Any] = []
+        self.pool: list[Any] = []
 
     def __getitem__(self, index: int) -> Any:
         return _read_only(self.values[index])
@@ -276,11 +283,6 @@ class LargeArrays(Arrays):
     def finish(self) -> Any:
         return RowBuffers(self)
 
-    def fresh(self) -> Optional[Rows]:
-        rows = type(self)(self.column, self.dtype, self.shape)
-        rows.pool = self.pool
-        return rows
-
 
 class RowBuffers:
     """The large arrays of an ended episode; stands in `TraceRecording.episodes` where a small column has an ndarray.
@@ -293,7 +295,7 @@ class RowBuffers:
     __slots__ = ("dtype", "pool", "rows", "shape")
 
     def __init__(self, arrays: LargeArrays) -> None:
-        self.rows: List[Any] = arrays.values
+        self.rows: list[Any] = arrays.values
         self.pool = arrays.pool
         self.dtype = arrays.dtype
         self.shape = (len(arrays.values), *arrays.shape)
@@ -307,7 +309,7 @@ class RowBuffers:
     def __iter__(self) -> Iterator[Any]:
         return map(_read_only, self.rows)
 
-    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         joined = np.stack(self.rows)
         return joined if dtype is None else joined.astype(dtype, copy=False)
 
@@ -330,7 +332,7 @@ class Fields(Rows):
 
     def __init__(self, column: Column, value: Mapping[Any, Any]) -> None:
         self.column = column
-        self.children: Dict[Any, Column] = {}
+        self.children: dict[Any, Column] = {}
         for key in value:
             key = normalise_key(key, column.path)
             self.children[key] = Column((*column.path, key))
@@ -366,10 +368,10 @@ class Fields(Rows):
     def finish(self) -> Any:
         return {key: child.finish() for key, child in self.children.items()}
 
-    def fresh(self) -> Optional[Rows]:
+    def clear(self) -> bool:
         for child in self.children.values():
             child.clear()
-        return self
+        return True
 
 
 class Items(Rows):
@@ -377,7 +379,7 @@ class Items(Rows):
 
     __slots__ = ("children",)
 
-    def __init__(self, column: Column, value: Tuple[Any, ...]) -> None:
+    def __init__(self, column: Column, value: tuple[Any, ...]) -> None:
         self.column = column
         self.children = [Column((*column.path, index)) for index in range(len(value))]
 
@@ -410,10 +412,10 @@ class Items(Rows):
     def finish(self) -> Any:
         return tuple(child.finish() for child in self.children)
 
-    def fresh(self) -> Optional[Rows]:
+    def clear(self) -> bool:
         for child in self.children:
             child.clear()
-        return self
+        return True
 
 
 class Loose(Rows):
@@ -422,7 +424,7 @@ class Loose(Rows):
     __slots__ = ()
     changed = True
 
-    def __init__(self, column: Column, values: List[Any]) -> None:
+    def __init__(self, column: Column, values: list[Any]) -> None:
         super().__init__(column)
         self.values = values
 
@@ -436,11 +438,8 @@ class Loose(Rows):
     def finish(self) -> Any:
         return list(self.values)
 
-    def fresh(self) -> Optional[Rows]:
-        return None
 
-
-def _scalar_dtype(value: Any) -> Optional[np.dtype[Any]]:
+def _scalar_dtype(value: Any) -> np.dtype[Any] | None:
     """The dtype of a canonical scalar, None for all else."""
     return value.dtype if isinstance(value, np.generic) else _PYTHON_SCALARS.get(value.__class__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator
 
 from .errors import TraceError
 
@@ -23,7 +23,7 @@ class DictColumns(Dict[Any, Any]):
     """
 
     @property
-    def columns(self) -> Dict[Any, Any]:
+    def columns(self) -> dict[Any, Any]:
         """A plain dict of the stacked rows."""
         return dict(self.items())
 
@@ -44,7 +44,7 @@ class DictColumns(Dict[Any, Any]):
             return {key: rows[step] for key, rows in self.items()}
         return super().__getitem__(index)
 
-    def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return type(self), (list(self.items()),)
 
     def __repr__(self) -> str:
@@ -58,7 +58,7 @@ class TupleColumns(Sequence):  # type: ignore[type-arg]  # subscripting the ABC 
         columns: the stacked rows (n, ...) of every item.
     """
 
-    def __init__(self, columns: Tuple[Any, ...]) -> None:
+    def __init__(self, columns: tuple[Any, ...]) -> None:
         self.columns = columns
 
     def __len__(self) -> int:
@@ -106,17 +106,17 @@ class Episode:
     observations: Any
     actions: Any
     rewards: Any
-    terminated: Optional[bool] = None
-    truncated: Optional[bool] = None
-    ended_by: Optional[str] = None
-    seed: Optional[int] = None
+    terminated: bool | None = None
+    truncated: bool | None = None
+    ended_by: str | None = None
+    seed: int | None = None
     options: Any = None
-    started: Optional[str] = None
-    lane: Optional[int] = None
+    started: str | None = None
+    lane: int | None = None
     timestamps: Any = None
-    infos: Optional[List[Dict[str, Any]]] = None
+    infos: list[dict[str, Any]] | None = None
     headless: bool = False
-    gaps: Tuple[int, ...] = ()
+    gaps: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         steps = len(self.rewards)

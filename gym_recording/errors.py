@@ -6,7 +6,7 @@ Errors of the operating system (a full disk, no permission) stay `OSError`s and 
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 
 
 class TraceError(ValueError):
@@ -24,10 +24,10 @@ class TraceError(ValueError):
         self,
         problem: str,
         *,
-        file: Optional[str] = None,
-        field: Optional[str] = None,
-        expected: Optional[str] = None,
-        found: Optional[str] = None,
+        file: str | None = None,
+        field: str | None = None,
+        expected: str | None = None,
+        found: str | None = None,
     ) -> None:
         self.problem = problem
         self.file = file
@@ -42,7 +42,7 @@ class TraceError(ValueError):
         detail = [f"{word} {text}" for word, text in (("expected", self.expected), ("found", self.found)) if text]
         return ": ".join([*where, self.problem]) + (f" ({', '.join(detail)})" if detail else "")
 
-    def __reduce__(self) -> Tuple[Any, Tuple[Any, ...], Dict[str, Any]]:
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Errors cross process boundaries (data loaders, pools) with all their fields."""
         return type(self), (self.problem,), self.__dict__.copy()
 

@@ -13,16 +13,18 @@ import os
 import stat
 import sys
 import weakref
-from typing import Any, Iterable, List, Optional, Sequence, Union
+from typing import Any, Iterable, Sequence, Union
 
 from .errors import TraceError
 
 MAX_PIECES = 1024  # for one writev; IOV_MAX of Linux
-MAX_MAPS = 256  # before Python 3.13 a map keeps a descriptor; beyond, files are read into memory (ulimit -n is often 1024)
+MAX_MAPS = (
+    256  # before Python 3.13 a map keeps a descriptor; beyond, files are read into memory (ulimit -n is often 1024)
+)
 
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_maps: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_maps: weakref.WeakSet[Any] = weakref.WeakSet()
 
 Buffer = Union[bytes, bytearray, memoryview]
 
@@ -106,7 +108,7 @@ def writable_directory(directory: str) -> None:
     os.unlink(probe)
 
 
-def listing(directory: str) -> List[str]:
+def listing(directory: str) -> list[str]:
     """The names in `directory`, sorted; none if it does not exist.
 
     Raises:
@@ -133,7 +135,7 @@ def _open_regular(directory: str, name: str) -> int:
     return descriptor
 
 
-def read(directory: str, name: str, limit: Optional[int] = None) -> bytes:
+def read(directory: str, name: str, limit: int | None = None) -> bytes:
     """The bytes of a file.
 
     Raises:

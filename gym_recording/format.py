@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import re
 from io import BytesIO
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
 from .errors import TraceError
-from .values import VIEWS, dtype_text, parse_dtype, view_name, viewed_dtype
+from .values import MAX_NDIM, VIEWS, dtype_text, parse_dtype, view_name, viewed_dtype
 
 try:
     from isal.isal_zlib import crc32  # the same values, many times faster
@@ -25,8 +25,7 @@ except ImportError:
 VERSION = (2, 0)
 ROW_ALIGN = 8  # every array record; version 1 readers map float64 straight at it
 DATA_ALIGN = 64  # every column; NumPy's own alignment of .npy data, a cache line
-MAX_NDIM = 32  # of NumPy 1
-MAX_JSON_BYTES = 1 << 28  # of a manifest or header
+MAX_JSON_BYTES = 1 << 30  # of a manifest or header
 
 FORMAT = json.dumps({"name": "gym-recording", "version": list(VERSION)})
 
@@ -74,7 +73,7 @@ def blob_name(trace: str, first: int) -> str:
     return f"{trace}.ep{first:09}.bin"
 
 
-def parse_name(name: str) -> Optional[Name]:
+def parse_name(name: str) -> Name | None:
     """The parts of a file name, None for files that are none of ours."""
     match = _NAME.fullmatch(name)
     if match is None:
@@ -84,7 +83,7 @@ def parse_name(name: str) -> Optional[Name]:
     return Name(match["trace"], "header" if match["header"] else "blob", int(match["first"]))
 
 
-def natural_key(name: str) -> List[Any]:
+def natural_key(name: str) -> list[Any]:
     """Sorts names with the numbers in them compared as numbers."""
     return [int(part) if part.isdigit() else part for part in _NATURAL.split(name)]
 
@@ -103,14 +102,14 @@ def write_document(body: str) -> bytes:
     return b"%b%08x%b" % (text[:at], crc32(text), text[at + 8 :])
 
 
-def read_document(data: bytes, file: str) -> Dict[str, Any]:
+def read_document(data: bytes, file: str) -> dict[str, Any]:
     """The members of a manifest or header of any version, whose checksum is right if it has one.
 
     Raises:
         TraceError: not strict JSON (versions 0 and 1 may have NaN and infinities), not an object, of a later major
             version, a key twice, or another checksum.
     """
-    lenient: List[str] = []
+    lenient: list[str] = []
 
     def constant(token: str) -> float:
         lenient.append(token)
@@ -127,7 +126,11 @@ def read_document(data: bytes, file: str) -> Dict[str, Any]:
         raise TraceError(f"not valid JSON: {error}", file=file) from error
     if not isinstance(document, dict):
         raise TraceError("wrong top level", file=file, expected="an object", found=type(document).__name__)
-    if document_version(document, file) >= 2:
+    version = document_version(document, file)
+    name = parse_name(file)
+    if name is not None and is_current(name.trace) != (version >= 2):
+        raise TraceError("not of the version that its name says", file=file, field="format", found=f"version {version}")
+    if version >= 2:
         if lenient:
             raise TraceError("not strict JSON", file=file, found=lenient[0])
         seal = _SEAL_AT.search(data)
@@ -139,7 +142,7 @@ def read_document(data: bytes, file: str) -> Dict[str, Any]:
     return document
 
 
-def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         keys = [key for key, _ in pairs]
@@ -148,7 +151,7 @@ def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     return members
 
 
-def document_version(document: Dict[str, Any], file: str) -> int:
+def document_version(document: dict[str, Any], file: str) -> int:
     """The major version: 1 for documents without `format` (version 0 tells itself apart by its array records).
 
     Raises:
@@ -171,7 +174,7 @@ def document_version(document: Dict[str, Any], file: str) -> int:
     return VERSION[0]
 
 
-def member(document: Dict[str, Any], key: str, kind: type, file: str, default: Any = None) -> Any:
+def member(document: dict[str, Any], key: str, kind: type, file: str, default: Any = None) -> Any:
     """`document[key]`, which must be a `kind` (an int is not a bool); `default` where it is absent, if there is one.
 
     Raises:
@@ -184,13 +187,13 @@ def member(document: Dict[str, Any], key: str, kind: type, file: str, default: A
     return value
 
 
-def write_manifest(batches: Sequence[Dict[str, Any]], members: Dict[str, Any]) -> bytes:
+def write_manifest(batches: Sequence[dict[str, Any]], members: dict[str, Any]) -> bytes:
     """A manifest that lists `batches` (`first`, `len`, `fn`); `members` are its further keys, null ones are left out."""
     body = {**{key: value for key, value in members.items() if value is not None}, "batches": list(batches)}
     return write_document(json.dumps(body, allow_nan=False)[1:-1])
 
 
-def read_manifest(data: bytes, file: str) -> Dict[str, Any]:
+def read_manifest(data: bytes, file: str) -> dict[str, Any]:
     """The members of a manifest; every entry of its `batches` is well-formed and names a header.
 
     Raises:
@@ -212,13 +215,13 @@ def read_manifest(data: bytes, file: str) -> Dict[str, Any]:
 # ---- array records and .npy headers
 
 
-def stored_dtype(dtype: "np.dtype[Any]") -> Tuple["np.dtype[Any]", Optional[str]]:
+def stored_dtype(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], str | None]:
     """The dtype whose bytes are written, and the `view` that makes it what it is, None for NumPy's own dtypes."""
     view = view_name(dtype)
     return (dtype, None) if view is None else (np.dtype(VIEWS[view]), view)
 
 
-def record_text(dtype: "np.dtype[Any]", row_shape: Tuple[int, ...], blob: str) -> Callable[[int, int], str]:
+def record_text(dtype: np.dtype[Any], row_shape: tuple[int, ...], blob: str) -> Callable[[int, int], str]:
     """A function that gives the JSON of the array record of `count` rows at `offset`; loops call it, so it only fills in.
 
     With `count` -1 the array is not one of rows, and `row_shape` its whole shape.
@@ -236,7 +239,7 @@ def record_text(dtype: "np.dtype[Any]", row_shape: Tuple[int, ...], blob: str) -
     return record
 
 
-def row_size(dtype: "np.dtype[Any]", row_shape: Sequence[int]) -> int:
+def row_size(dtype: np.dtype[Any], row_shape: Sequence[int]) -> int:
     """Bytes of one row, in Python ints, which do not overflow."""
     size = int(dtype.itemsize)
     for length in row_shape:
@@ -244,7 +247,7 @@ def row_size(dtype: "np.dtype[Any]", row_shape: Sequence[int]) -> int:
     return size
 
 
-def write_npy_header(dtype: "np.dtype[Any]", shape: Tuple[int, ...]) -> bytes:
+def write_npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """The `.npy` 1.0 header (numpy.lib.format) of a C-ordered array; a multiple of 64 bytes, so data after it is aligned."""
     carrier, _ = stored_dtype(dtype)
     descr = repr(np.lib.format.dtype_to_descr(carrier))
@@ -253,7 +256,7 @@ def write_npy_header(dtype: "np.dtype[Any]", shape: Tuple[int, ...]) -> bytes:
     return b"\x93NUMPY\x01\x00" + (len(text) + padding + 1).to_bytes(2, "little") + text + b" " * padding + b"\n"
 
 
-def read_array(record: Dict[str, Any], buffer: Callable[[str], Any], file: str) -> Any:
+def read_array(record: dict[str, Any], buffer: Callable[[str], Any], file: str) -> Any:
     """The array that a record of any version describes: a read-only view of the blob.
 
     Args:
@@ -286,10 +289,15 @@ def read_array(record: Dict[str, Any], buffer: Callable[[str], Any], file: str) 
         offset, order = _skip_npy_header(data, offset, dtype, shape, blob)
     size = row_size(dtype, shape)
     if record.get("size", size) != size or type(record.get("size", size)) is not int:
-        raise TraceError("wrong size", file=file, field="size", expected=str(size)[:40], found=repr(record["size"])[:40])
+        raise TraceError(
+            "wrong size", file=file, field="size", expected=str(size)[:40], found=repr(record["size"])[:40]
+        )
     if offset + size > len(data):
         raise TraceError(
-            "the array is not wholly there", file=blob, expected=f"{offset + size} bytes"[:60], found=f"{len(data)} bytes"
+            "the array is not wholly there",
+            file=blob,
+            expected=f"{offset + size} bytes"[:60],
+            found=f"{len(data)} bytes",
         )
     try:
         array: Any = np.ndarray(shape, dtype, data, offset, order=order)  # type: ignore[call-overload]
@@ -298,12 +306,14 @@ def read_array(record: Dict[str, Any], buffer: Callable[[str], Any], file: str) 
     view = record.get("view")
     if view is not None:
         if not isinstance(view, str) or VIEWS.get(view) != dtype.name:
-            raise TraceError("malformed", file=file, field="view", expected="a view of its dtype", found=repr(view)[:80])
+            raise TraceError(
+                "malformed", file=file, field="view", expected="a view of its dtype", found=repr(view)[:80]
+            )
         array = array.view(viewed_dtype(view))
     return array
 
 
-def _skip_npy_header(data: Any, offset: int, dtype: Any, shape: List[int], blob: str) -> Tuple[int, str]:
+def _skip_npy_header(data: Any, offset: int, dtype: Any, shape: list[int], blob: str) -> tuple[int, str]:
     """The offset of the elements behind the `.npy` header at `offset`, and their order."""
     stream = BytesIO(data[offset : offset + 65536 + 16])
     try:

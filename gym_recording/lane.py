@@ -7,9 +7,10 @@ step is recorded whole or not at all, and an ended episode is appended exactly o
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union, overload
+from typing import Any, Callable, overload
 
 import numpy as np
 
@@ -36,11 +37,11 @@ class Lane:
 
     def __init__(
         self,
-        episodes: Callable[[], List[Dict[str, Any]]],
-        number: Optional[int] = None,
+        episodes: Callable[[], list[dict[str, Any]]],
+        number: int | None = None,
         *,
         infos: bool = False,
-        clock: Optional[Callable[[], float]] = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._episodes = episodes
         self._clock = clock
@@ -58,15 +59,15 @@ class Lane:
             column.clear()
         if self.infos is not None:
             self.infos.clear()
-        self.timestamps: List[float] = []
+        self.timestamps: list[float] = []
         self.steps = 0
         self.first = 0
-        self.began: Dict[str, Any] = {}
-        self.terminated: Optional[bool] = None
-        self.truncated: Optional[bool] = None
-        self.gaps: List[int] = []
+        self.began: dict[str, Any] = {}
+        self.terminated: bool | None = None
+        self.truncated: bool | None = None
+        self.gaps: list[int] = []
         self.lost = False
-        self._ended: Optional[Dict[str, Any]] = None
+        self._ended: dict[str, Any] | None = None
         self.dirty = False
 
     @property
@@ -99,7 +100,9 @@ class Lane:
         self.lost = True
         self.dirty = False
 
-    def reset(self, observation: Any, seed: Any = None, options: Any = None, info: Any = None, started: str = "") -> None:
+    def reset(
+        self, observation: Any, seed: Any = None, options: Any = None, info: Any = None, started: str = ""
+    ) -> None:
         """The first observation of a new episode, row 0 of `observations`. The last episode must have ended.
 
         Raises:
@@ -108,12 +111,15 @@ class Lane:
         self.dirty = True
         self.began = {"started": started}
         if seed is not None:
-            self.began["seed"] = int(seed)
+            try:
+                self.began["seed"] = operator.index(seed)
+            except TypeError:
+                warnings.warn(f"the seed is not recorded, it is no int: {seed!r}", stacklevel=4)
         if options is not None:
             try:
                 self.began["options"] = snapshot(options, ("options",))
             except TraceError as error:
-                warnings.warn(f"options are not recorded: {error}", stacklevel=4)
+                warnings.warn(f"the options are not recorded: {error}", stacklevel=4)
         self.observations.add(observation)
         if self.infos is not None:
             self.infos.add(0, info)
@@ -136,8 +142,8 @@ class Lane:
         self,
         observation: Any,
         reward: Any,
-        terminated: Optional[bool],
-        truncated: Optional[bool],
+        terminated: bool | None,
+        truncated: bool | None,
         info: Any = None,
     ) -> None:
         """What the step begun led to.
@@ -155,8 +161,8 @@ class Lane:
             if self.running:
                 self.gaps.append(self.steps)
             self.lost = False
-        self.terminated = terminated
-        self.truncated = truncated
+        self.terminated = terminated if terminated is None else bool(terminated)
+        self.truncated = truncated if truncated is None else bool(truncated)
         self.steps += 1
         self.dirty = False
 
@@ -182,8 +188,8 @@ class Lane:
             episodes.append(self._ended)  # type: ignore[arg-type]
         self.forget()
 
-    def _episode(self, reason: str) -> Dict[str, Any]:
-        episode: Dict[str, Any] = {
+    def _episode(self, reason: str) -> dict[str, Any]:
+        episode: dict[str, Any] = {
             "observations": self.observations.finish(),
             "actions": self.actions.finish(),
             "rewards": self.rewards.finish(),
@@ -211,8 +217,8 @@ class Infos:
     """The infos of the running episode: a sparse column per key, and the rows at which it has a value."""
 
     def __init__(self) -> None:
-        self.columns: Dict[Any, Tuple[List[int], Column]] = {}
-        self.refused: Set[Any] = set()
+        self.columns: dict[Any, tuple[list[int], Column]] = {}
+        self.refused: set[Any] = set()
 
     def add(self, row: int, info: Any) -> None:
         """Copies the info that came with observation `row`; what cannot be stored is left out, with one warning per key."""
@@ -257,7 +263,7 @@ class Infos:
             at.clear()
             column.clear()
 
-    def finish(self) -> Dict[Any, Dict[str, Any]]:
+    def finish(self) -> dict[Any, dict[str, Any]]:
         """`{key: {"rows": int64 (n,), "values": as Column.finish gives them}}` for the keys that the episode has."""
         return {
             key: {"rows": np.array(at, dtype="int64"), "values": column.finish()}
@@ -280,8 +286,8 @@ class LiveRows(Sequence):  # type: ignore[type-arg]  # subscripting the ABC need
     @overload
     def __getitem__(self, index: int) -> Any: ...
     @overload
-    def __getitem__(self, index: slice) -> List[Any]: ...
-    def __getitem__(self, index: Union[int, slice]) -> Any:
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
         rows = range(len(self))[index]
         return [self._column[i] for i in rows] if isinstance(rows, range) else self._column[rows]
 
@@ -292,5 +298,3 @@ class LiveRows(Sequence):  # type: ignore[type-arg]  # subscripting the ABC need
 
     def __repr__(self) -> str:
         return f"<{len(self)} rows of {path_text(self._column.path)}>"
-
-

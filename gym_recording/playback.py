@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union, overload
+from typing import Any, Callable, Iterator, overload
 
 from . import files
 from .batch import Header, read_episode, read_header
@@ -51,7 +51,7 @@ class Batch:
     file: str
     first: int
     count: int
-    error: Optional[TraceError] = None
+    error: TraceError | None = None
 
 
 @dataclass
@@ -71,10 +71,10 @@ class Trace:
     name: str
     created: str = ""
     closed: bool = False
-    writer: Dict[str, Any] = field(default_factory=dict)
-    env: Dict[str, Any] = field(default_factory=dict)
+    writer: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, Any] = field(default_factory=dict)
     metadata: Any = None
-    batches: List[Batch] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
 
     def __len__(self) -> int:
         """How many episodes it has."""
@@ -102,7 +102,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
 
     def __init__(
         self,
-        directory: Union[str, os.PathLike[str]],
+        directory: str | os.PathLike[str],
         *,
         on_error: str = "raise",
         verify: bool = False,
@@ -116,12 +116,12 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         self.mmap = mmap
         self.binfiles: OrderedDict[str, Any] = OrderedDict()
         self._headers: OrderedDict[str, Header] = OrderedDict()
-        self._index: Optional[_Index] = None
+        self._index: _Index | None = None
 
     # ---- what is there
 
     @property
-    def traces(self) -> List[Trace]:
+    def traces(self) -> list[Trace]:
         """The traces, in order.
 
         Raises:
@@ -130,7 +130,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         return self._look().traces
 
     @property
-    def errors(self) -> List[TraceError]:
+    def errors(self) -> list[TraceError]:
         """With `on_error="skip"`, why what was left out was left out."""
         return self._look().errors
 
@@ -155,8 +155,8 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     @overload
     def __getitem__(self, index: int) -> Episode: ...
     @overload
-    def __getitem__(self, index: slice) -> List[Episode]: ...
-    def __getitem__(self, index: Union[int, slice]) -> Union[Episode, List[Episode]]:
+    def __getitem__(self, index: slice) -> list[Episode]: ...
+    def __getitem__(self, index: int | slice) -> Episode | list[Episode]:
         found = range(len(self))[index]
         if isinstance(found, range):
             return [self._episode(*self._look().locate(number)) for number in found]
@@ -181,7 +181,9 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         header = self._read_header(batch.file)
         if len(header.episodes) != batch.count:
             found = str(len(header.episodes))
-            raise TraceError("not the episodes that the manifest lists", file=batch.file, expected=f"{batch.count}", found=found)
+            raise TraceError(
+                "not the episodes that the manifest lists", file=batch.file, expected=f"{batch.count}", found=found
+            )
         self._headers[batch.file] = header
         if len(self._headers) > CACHED_HEADERS:
             self._headers.popitem(last=False)
@@ -207,14 +209,16 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
 
     # ---- the methods of 2016
 
-    def get_recorded_batches(self) -> List[Dict[str, Any]]:
+    def get_recorded_batches(self) -> list[dict[str, Any]]:
         """Every batch of every trace, as manifests list them: `first`, `len` and `fn`. Looks at the directory anew."""
         self.refresh()
         return [
-            {"first": batch.first, "len": batch.count, "fn": batch.file} for trace in self.traces for batch in trace.batches
+            {"first": batch.first, "len": batch.count, "fn": batch.file}
+            for trace in self.traces
+            for batch in trace.batches
         ]
 
-    def get_recorded_episodes(self, batch: Dict[str, Any]) -> List[Dict[str, Any]]:
+    def get_recorded_episodes(self, batch: dict[str, Any]) -> list[dict[str, Any]]:
         """The episodes of a batch, as dicts with the attributes of `Episode`: `observations`, `actions`, `rewards` and so on.
 
         Args:
@@ -247,11 +251,11 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
                 self.binfiles.popitem(last=False)
         return data
 
-    def load_npy(self, o: Dict[str, Any]) -> Any:
+    def load_npy(self, o: dict[str, Any]) -> Any:
         """The array that an array record describes."""
         return read_array(o, self.get_binfile, self.directory)
 
-    def json_decode(self, o: Dict[str, Any]) -> Any:
+    def json_decode(self, o: dict[str, Any]) -> Any:
         """Array records become arrays, other objects stay as they are: an `object_hook` for `json`."""
         return self.load_npy(o) if o.get("__type") == "ndarray" else o
 
@@ -266,7 +270,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def __getstate__(self) -> Dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "binfiles": OrderedDict(), "_headers": OrderedDict()}
 
     def __repr__(self) -> str:
@@ -278,7 +282,7 @@ class _Index:
 
     def __init__(self, reader: TraceRecordingReader) -> None:
         self.reader = reader
-        self.errors: List[TraceError] = []
+        self.errors: list[TraceError] = []
         manifests, headers = {}, {}
         for file in files.listing(reader.directory):
             name = parse_name(file)
@@ -294,16 +298,16 @@ class _Index:
             for trace in self.traces:
                 trace.batches = [batch for batch in trace.batches if self._is_good(batch)]
         self._batches = [batch for trace in self.traces for batch in trace.batches]
-        self._starts: List[int] = []
+        self._starts: list[int] = []
         self.count = 0
         for batch in self._batches:
             self._starts.append(self.count)
             self.count += batch.count
         del self.reader
 
-    def _trace(self, name: str, manifest: Optional[str], found: Dict[str, int]) -> Trace:
+    def _trace(self, name: str, manifest: str | None, found: dict[str, int]) -> Trace:
         trace = Trace(name)
-        listed: Dict[str, int] = {}
+        listed: dict[str, int] = {}
         if manifest is not None:
             try:
                 listed = self._read_manifest(trace, manifest)
@@ -330,7 +334,7 @@ class _Index:
             trace.batches[-1].count = 1
         return trace
 
-    def _read_manifest(self, trace: Trace, file: str) -> Dict[str, int]:
+    def _read_manifest(self, trace: Trace, file: str) -> dict[str, int]:
         """What a manifest says of its trace, and the headers that it lists, with the number of their episodes."""
         manifest = read_manifest(files.read(self.reader.directory, file, MAX_JSON_BYTES), file)
         trace.created = member(manifest, "created", str, file, "")
@@ -338,7 +342,7 @@ class _Index:
         trace.writer = member(manifest, "writer", dict, file, {})
         trace.env = member(manifest, "env", dict, file, {})
         trace.metadata = manifest.get("metadata")
-        listed: Dict[str, int] = {}
+        listed: dict[str, int] = {}
         for entry in manifest["batches"]:
             name = parse_name(entry["fn"])
             if name is None or name.trace != trace.name or entry["fn"] in listed:
@@ -346,7 +350,7 @@ class _Index:
             listed[entry["fn"]] = entry["len"]
         return listed
 
-    def _batch(self, file: str, first: int, count: Optional[int], is_there: bool) -> Batch:
+    def _batch(self, file: str, first: int, count: int | None, is_there: bool) -> Batch:
         if not is_there:
             return _missing(file, first, count or 0)
         if count is not None:
@@ -367,25 +371,27 @@ class _Index:
             return False
         return True
 
-    def problems(self) -> List[TraceError]:
+    def problems(self) -> list[TraceError]:
         """Everything that this look found to be missing or damaged."""
         return self.errors + [batch.error for batch in self._batches if batch.error is not None]
 
-    def locate(self, number: int) -> Tuple[Batch, int]:
+    def locate(self, number: int) -> tuple[Batch, int]:
         """The batch of an episode, and its number there."""
         position = bisect_right(self._starts, number) - 1
         return self._batches[position], number - self._starts[position]
 
 
 def _missing(file: str, first: int, count: int) -> Batch:
-    error = MissingEpisodesError(f"episodes {first}..{first + count - 1} are missing", file=file, expected="this header")
+    error = MissingEpisodesError(
+        f"episodes {first}..{first + count - 1} are missing", file=file, expected="this header"
+    )
     return Batch(file, first, count, error)
 
 
 def scan_recorded_traces(
-    directory: Union[str, os.PathLike[str]],
-    episode_cb: Optional[Callable[[Any, Any, Any], Any]] = None,
-    max_episodes: Optional[int] = None,
+    directory: str | os.PathLike[str],
+    episode_cb: Callable[[Any, Any, Any], Any] | None = None,
+    max_episodes: int | None = None,
 ) -> int:
     """Calls `episode_cb(observations, actions, rewards)` for every episode of a recording, in order.
 

@@ -18,8 +18,8 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping
-from datetime import datetime, timezone
-from typing import Any, Dict, List, Optional, Union
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -37,9 +37,11 @@ FLUSH_INTERVAL = 30.0  # seconds
 _EPISODE_BYTES = 800  # of header, for a small episode; only the trigger uses this estimate
 _VALUE_BYTES = 300  # of header and blob, for a value that is not stacked
 
+_WITH_ARRAYS = ("observations", "actions", "rewards", "infos")  # members of an episode that take room
+
 _counter = itertools.count()
 _token = ""
-_traces: "weakref.WeakSet[_Trace]" = weakref.WeakSet()
+_traces: weakref.WeakSet[_Trace] = weakref.WeakSet()
 
 
 def _draw_token() -> None:
@@ -62,9 +64,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+@lru_cache(maxsize=1)
+def _utc_second(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+
+
 def utc_now() -> str:
     """The time as manifests and episodes have it: UTC, ISO 8601, microseconds."""
-    return datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    second, nanoseconds = divmod(time.time_ns(), 10**9)
+    return f"{_utc_second(second)}.{nanoseconds // 1000:06}Z"
 
 
 class _Batch:
@@ -78,10 +86,10 @@ class _Batch:
         done: whether it is committed.
     """
 
-    def __init__(self, prev: Optional[_Batch] = None) -> None:
-        self.episodes: List[Dict[str, Any]] = []
+    def __init__(self, prev: _Batch | None = None) -> None:
+        self.episodes: list[dict[str, Any]] = []
         self.steps = self.size = 0
-        self.first: Optional[int] = None
+        self.first: int | None = None
         self.prev = prev
         self.done = False
         self.lock = threading.Lock()
@@ -90,12 +98,12 @@ class _Batch:
 class _Trace:
     """All that one recorder writes: its running episodes, its batches, its files."""
 
-    def __init__(self, directory: str, sync: bool, library: Optional[str], members: Dict[str, Any]) -> None:
+    def __init__(self, directory: str, sync: bool, library: str | None, members: dict[str, Any]) -> None:
         self.directory = directory
         self.sync = sync
         self.library = library
         self.members = members
-        self.lanes: List[Lane] = []
+        self.lanes: list[Lane] = []
         self.begin()
         _traces.add(self)
 
@@ -104,7 +112,7 @@ class _Trace:
         self.name = trace_name(next(_counter), _token)
         self.created = utc_now()
         self.batch = _Batch()
-        self.batches: List[Dict[str, Any]] = []  # committed, as the manifest lists them
+        self.batches: list[dict[str, Any]] = []  # committed, as the manifest lists them
         self.listed = 0  # how many of them the manifest on disk lists
 
     @property
@@ -147,8 +155,8 @@ class _Trace:
                     self.batches.append({"first": batch.first, "len": len(batch.episodes), "fn": header})
                 batch.done = True
         for episode in batch.episodes:
-            for rows in episode.values():
-                _recycle(rows)
+            for key in _WITH_ARRAYS:
+                _recycle(episode.get(key))
 
     def write_manifest(self, closed: bool) -> None:
         """Lists the committed batches. Readers find those that are not listed too; the manifest saves them a look."""
@@ -210,21 +218,23 @@ class TraceRecording:
 
     def __init__(
         self,
-        directory: Union[str, os.PathLike[str], None] = None,
+        directory: str | os.PathLike[str] | None = None,
         *,
-        buffer_batch_size: Optional[int] = None,
-        batch_bytes: Optional[int] = None,
-        flush_interval: Optional[float] = None,
+        buffer_batch_size: int | None = None,
+        batch_bytes: int | None = None,
+        flush_interval: float | None = None,
         durability: str = "fsync",
         infos: bool = False,
         timestamps: bool = False,
-        metadata: Optional[Mapping[str, Any]] = None,
-        env: Optional[Mapping[str, Any]] = None,
-        library: Optional[str] = None,
+        metadata: Mapping[str, Any] | None = None,
+        env: Mapping[str, Any] | None = None,
+        library: str | None = None,
     ) -> None:
         if durability not in ("fsync", "none"):
             raise TraceError("unknown", field="durability", expected='"fsync" or "none"', found=repr(durability))
-        self._arguments = {key: value for key, value in locals().items() if key not in ("self", "directory", "__class__")}
+        self._arguments = {
+            key: value for key, value in locals().items() if key not in ("self", "directory", "__class__")
+        }
         members = {"env": _json_copy(env, "env"), "metadata": _json_copy(metadata, "metadata")}
         if directory is None:
             directory = tempfile.mkdtemp(prefix="openai.gym.")
@@ -252,26 +262,26 @@ class TraceRecording:
         return self._trace.name
 
     @property
-    def batches(self) -> List[Dict[str, Any]]:
+    def batches(self) -> list[dict[str, Any]]:
         return self._trace.batches
 
     @property
-    def episodes(self) -> List[Dict[str, Any]]:
+    def episodes(self) -> list[dict[str, Any]]:
         return self._trace.batch.episodes
 
     @episodes.setter
-    def episodes(self, episodes: List[Dict[str, Any]]) -> None:
+    def episodes(self, episodes: list[dict[str, Any]]) -> None:
         self._trace.batch.episodes = episodes
 
     @property
-    def episodes_first(self) -> Optional[int]:
+    def episodes_first(self) -> int | None:
         """The number that the first of `episodes` will have; None if there is none. Setting it changes nothing."""
         trace = self._trace
         uncommitted = len(trace.batch.prev.episodes) if trace.batch.prev and not trace.batch.prev.done else 0
         return trace.kept + uncommitted if trace.batch.episodes else None
 
     @episodes_first.setter
-    def episodes_first(self, number: Optional[int]) -> None:
+    def episodes_first(self, number: int | None) -> None:
         pass  # numbers count the kept episodes, so that the batches of a trace are contiguous
 
     @property
@@ -302,8 +312,8 @@ class TraceRecording:
         observation: Any,
         reward: Any,
         *,
-        terminated: Optional[bool] = None,
-        truncated: Optional[bool] = None,
+        terminated: bool | None = None,
+        truncated: bool | None = None,
         info: Any = None,
     ) -> None:
         """Records a step: `action` was applied to the last observation, and led to `observation` and `reward`.
@@ -319,16 +329,13 @@ class TraceRecording:
         if time.monotonic() >= self.deadline:
             self.flush_if_due()
 
-    def end_episode(self, reason: str = "reset") -> None:
+    def end_episode(self) -> None:
         """Ends the running episode, if there is one.
-
-        Args:
-            reason: its `ended_by`, where the flags of its last step do not say it.
 
         Raises:
             ClosedError, OSError: as `add_reset`.
         """
-        if self.lane.end(reason):
+        if self.lane.end("reset"):
             self.episode_id += 1
             self._count(self._trace.batch)
 
@@ -338,7 +345,7 @@ class TraceRecording:
             batch.size = 0
         episode = batch.episodes[-1]
         batch.steps += len(episode["rewards"])
-        batch.size += _EPISODE_BYTES + sum(map(_size, episode.values()))
+        batch.size += _EPISODE_BYTES + sum([_size(episode[key]) for key in _WITH_ARRAYS if key in episode])
         limit = self.buffer_batch_size
         max_bytes = self.batch_bytes if self.batch_bytes is not None or limit is not None else BATCH_BYTES
         if (limit is not None and batch.steps >= limit) or (max_bytes is not None and batch.size >= max_bytes):
@@ -389,11 +396,11 @@ class TraceRecording:
         return _copy_of, (self.directory, self._arguments)
 
 
-def _copy_of(directory: str, arguments: Dict[str, Any]) -> TraceRecording:
+def _copy_of(directory: str, arguments: dict[str, Any]) -> TraceRecording:
     return TraceRecording(directory, **arguments)
 
 
-def _json_copy(value: Optional[Mapping[str, Any]], field: str) -> Any:
+def _json_copy(value: Mapping[str, Any] | None, field: str) -> Any:
     """A copy of a JSON object that nobody else can change."""
     if value is None:
         return None
@@ -403,7 +410,7 @@ def _json_copy(value: Optional[Mapping[str, Any]], field: str) -> Any:
         raise TraceError(f"cannot be written as JSON: {error}", field=field) from error
 
 
-def _writer(library: Optional[str]) -> Dict[str, Any]:
+def _writer(library: str | None) -> dict[str, Any]:
     """Who writes: what a reader of a broken recording will want to know."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
@@ -424,8 +431,8 @@ def _writer(library: Optional[str]) -> Dict[str, Any]:
 
 def _size(value: Any) -> int:
     """About how many bytes a member of an episode takes on disk."""
-    if isinstance(value, np.ndarray):
-        return value.nbytes
+    if value.__class__ is np.ndarray:
+        return int(value.nbytes)
     if isinstance(value, RowBuffers):
         return sum(row.nbytes for row in value.rows)
     if isinstance(value, (list, tuple)):
@@ -437,6 +444,8 @@ def _size(value: Any) -> int:
 
 def _recycle(value: Any) -> None:
     """Gives the buffers of a member of an episode back to their pools."""
+    if value.__class__ is np.ndarray:
+        return
     if isinstance(value, RowBuffers):
         value.recycle()
     elif isinstance(value, tuple):

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Tuple
 
 import numpy as np
 
@@ -22,12 +22,15 @@ Path = Tuple[Any, ...]
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 EXACT_IN_FLOAT64 = 2**53  # every int up to here is a float64 exactly
-MAX_INT_BITS = 4096  # beyond: refused. Readers in other languages, and Python's own int limit (4,300 digits), stop there
+MAX_INT_BITS = (
+    4096  # beyond: refused. Readers in other languages, and Python's own int limit (4,300 digits), stop there
+)
 MAX_DEPTH = 32  # of containers in one value; the JSON of such a value stays below the readers' depth limit
+MAX_NDIM = 32  # of an array in a file: NumPy 1 has no more. A row has one less
 MAX_DTYPE_TEXT = 8192  # characters
 
-# Dtypes that NumPy does not have itself, and the one whose bytes carry them. Their names are those of the package ml_dtypes.
-VIEWS: Dict[str, str] = {
+# Dtypes that NumPy does not have itself, named as in ml_dtypes, and those whose bytes carry them.
+VIEWS: dict[str, str] = {
     "bfloat16": "uint16",
     "float8_e3m4": "uint8",
     "float8_e4m3": "uint8",
@@ -42,7 +45,9 @@ _PLAIN = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 )
 # Long names as `str(dtype)` gives them, and the array-protocol codes with their byte order.
-_PLAIN_TEXT = re.compile(r"(?:%s)|[<>|=]?(?:\?|b1|[iu][1248]|f[248]|c8|c16|[SU][1-9][0-9]{0,8})" % "|".join(sorted(_PLAIN)))
+_PLAIN_TEXT = re.compile(
+    r"(?:{})|[<>|=]?(?:\?|b1|[iu][1248]|f[248]|c8|c16|[SU][1-9][0-9]{{0,8}})".format("|".join(sorted(_PLAIN)))
+)
 
 
 def path_text(path: Path) -> str:
@@ -57,17 +62,21 @@ def path_text(path: Path) -> str:
 
 
 @lru_cache(maxsize=1024)
-def storable_dtype(dtype: "np.dtype[Any]") -> "Optional[np.dtype[Any]]":
+def storable_dtype(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     """The little-endian form of a dtype that may be stored, or None."""
     if dtype.names is not None:
+        if not dtype.names:
+            return None
         if dtype.type is not np.void:  # record arrays: the same fields, as a plain structured dtype
             dtype = np.dtype((np.void, dtype))
         if not all(_storable_field(field) for field in (dtype.fields or {}).values()):
             return None
         try:
             dtype.descr  # noqa: B018 (overlapping fields have no description, in a .npy header neither)
-            "".join(dtype.names).encode("latin1")  # the encoding of .npy 1.0
+            dtype_text(dtype).encode("latin1")  # the encoding of .npy 1.0
         except ValueError:
+            return None
+        if len(dtype_text(dtype)) > MAX_DTYPE_TEXT:
             return None
         return dtype.newbyteorder("<")
     if dtype.kind in "SU":
@@ -77,17 +86,17 @@ def storable_dtype(dtype: "np.dtype[Any]") -> "Optional[np.dtype[Any]]":
     return None
 
 
-def _storable_field(field: Tuple[Any, ...]) -> bool:
+def _storable_field(field: tuple[Any, ...]) -> bool:
     base = field[0].base
     return len(field) == 2 and view_name(base) is None and storable_dtype(base) is not None
 
 
-def view_name(dtype: "np.dtype[Any]") -> Optional[str]:
+def view_name(dtype: np.dtype[Any]) -> str | None:
     """The key of `VIEWS` for a dtype of ml_dtypes, None for all others."""
     return dtype.name if dtype.name in VIEWS and dtype.type.__module__.startswith("ml_dtypes") else None
 
 
-def dtype_text(dtype: "np.dtype[Any]") -> str:
+def dtype_text(dtype: np.dtype[Any]) -> str:
     """NumPy's description of a storable dtype: `float32`, `<U5`, `[('x', '<f4'), ('y', '<i8', (2,))]`."""
     if dtype.names is not None:
         return repr(np.lib.format.dtype_to_descr(dtype))
@@ -95,7 +104,7 @@ def dtype_text(dtype: "np.dtype[Any]") -> str:
 
 
 @lru_cache(maxsize=1024)
-def parse_dtype(text: str) -> "np.dtype[Any]":
+def parse_dtype(text: str) -> np.dtype[Any]:
     """The dtype that a file names; only what `storable_dtype` allows, in either byte order.
 
     Raises:
@@ -112,10 +121,12 @@ def parse_dtype(text: str) -> "np.dtype[Any]":
                 dtype = np.dtype(object)
             if dtype.names and storable_dtype(dtype) is not None:
                 return dtype
-    raise TraceError("the dtype is not allowed", expected="a number, bool, text or structured dtype", found=repr(text[:80]))
+    raise TraceError(
+        "the dtype is not allowed", expected="a number, bool, text or structured dtype", found=repr(text[:80])
+    )
 
 
-def _build_dtype(description: Any) -> "np.dtype[Any]":
+def _build_dtype(description: Any) -> np.dtype[Any]:
     """A structured dtype from NumPy's description of it: the list of fields, or the dict with offsets."""
     if isinstance(description, str):
         return parse_dtype(description)
@@ -126,7 +137,7 @@ def _build_dtype(description: Any) -> "np.dtype[Any]":
         formats = [_build_dtype(item) for item in description["formats"]]
         layout = {"names": description["names"], "formats": formats, "offsets": description["offsets"]}
         return np.dtype({**layout, "itemsize": description["itemsize"]})
-    names: List[str] = []
+    names: list[str] = []
     formats, offsets, offset = [], [], 0
     for name, base, *shape in description:
         if name == "" and re.fullmatch(r"\|?V[0-9]{1,6}", str(base)):  # padding between fields
@@ -140,7 +151,7 @@ def _build_dtype(description: Any) -> "np.dtype[Any]":
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": offset})
 
 
-def viewed_dtype(view: str) -> "np.dtype[Any]":
+def viewed_dtype(view: str) -> np.dtype[Any]:
     """The dtype of ml_dtypes that `view` names.
 
     Raises:
@@ -174,7 +185,9 @@ def normalise(value: Any, path: Path) -> Any:
         raise _unstorable(value, path, f"dtype {value.dtype}")
     if isinstance(value, int):
         if value.bit_length() > MAX_INT_BITS:
-            raise TraceError("cannot store an int of so many bits", field=path_text(path), expected=f"at most {MAX_INT_BITS}")
+            raise TraceError(
+                "cannot store an int of so many bits", field=path_text(path), expected=f"at most {MAX_INT_BITS}"
+            )
         return int(value)
     if isinstance(value, float):
         return float(value)
@@ -200,6 +213,10 @@ def _array(array: Any, path: Path) -> Any:
     dtype = storable_dtype(array.dtype)
     if dtype is None:
         raise _unstorable(array, path, f"an array of dtype {array.dtype}")
+    if array.ndim >= MAX_NDIM:
+        raise TraceError(
+            "too many dimensions", field=path_text(path), expected=f"at most {MAX_NDIM - 1}", found=str(array.ndim)
+        )
     array = np.asarray(array)
     if array.dtype != dtype:
         # Byte order differs (values are swapped, not cast), or it is a record array (the bytes are the same).
@@ -243,7 +260,9 @@ def normalise_key(key: Any, path: Path) -> Any:
         return int(key)
     if isinstance(key, (float, np.floating)) and float(key) == key and abs(key) != float("inf"):
         return float(key)
-    raise TraceError(f"cannot store the key {key!r} of a mapping", field=path_text(path), expected="str, int, float, bool or None")
+    raise TraceError(
+        f"cannot store the key {key!r} of a mapping", field=path_text(path), expected="str, int, float, bool or None"
+    )
 
 
 def snapshot(value: Any, path: Path, depth: int = 0) -> Any:
@@ -258,7 +277,9 @@ def snapshot(value: Any, path: Path, depth: int = 0) -> Any:
     if not isinstance(value, (list, tuple, Mapping)):
         return value
     if depth == MAX_DEPTH:
-        raise TraceError(f"cannot store a value nested deeper than {MAX_DEPTH}", field=path_text(path[: len(path) - depth]))
+        raise TraceError(
+            f"cannot store a value nested deeper than {MAX_DEPTH}", field=path_text(path[: len(path) - depth])
+        )
     if isinstance(value, Mapping):
         return {normalise_key(k, path): snapshot(v, (*path, k), depth + 1) for k, v in value.items()}
     items = [snapshot(item, (*path, i), depth + 1) for i, item in enumerate(value)]

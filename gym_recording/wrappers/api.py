@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ LIBRARIES = ("gymnasium", "gym")
 _VECTOR_CLASSES = ("VectorEnv", "VecEnv")
 
 
-def library_of(value: Any) -> Optional[ModuleType]:
+def library_of(value: Any) -> ModuleType | None:
     """The library whose `Env` a value is an instance of; None if it is none.
 
     Raises:
@@ -53,7 +53,7 @@ def reset_gives_info(library: ModuleType, arguments: Mapping[str, Any]) -> bool:
     return version >= (0, 26) or bool(arguments.get("return_info"))
 
 
-def split_reset(result: Any, gives_info: bool, space: Any) -> Tuple[Any, Any]:
+def split_reset(result: Any, gives_info: bool, space: Any) -> tuple[Any, Any]:
     """The observation and the info of what `reset` returned, None for no info.
 
     Environments of the old interface exist under the new libraries, and observations that are tuples exist too: a pair
@@ -67,15 +67,14 @@ def split_reset(result: Any, gives_info: bool, space: Any) -> Tuple[Any, Any]:
     return result[0], result[1]
 
 
-def split_step(result: Any) -> Tuple[Any, Any, bool, bool, Any]:
+def split_step(result: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Observation, reward, terminated, truncated and info of what `step` returned, of either interface.
 
     Raises:
         TraceError: it is neither.
     """
     if len(result) == 5:
-        observation, reward, terminated, truncated, info = result
-        return observation, reward, bool(terminated), bool(truncated), info
+        return result  # type: ignore[no-any-return]
     if len(result) == 4:
         observation, reward, done, info = result
         truncated = bool(done) and isinstance(info, Mapping) and bool(info.get("TimeLimit.truncated", False))
@@ -83,7 +82,7 @@ def split_step(result: Any) -> Tuple[Any, Any, bool, bool, Any]:
     raise TraceError("step returned something else", expected="4 or 5 values", found=f"{len(result)}")
 
 
-def describe(env: Any) -> Dict[str, Any]:
+def describe(env: Any) -> dict[str, Any]:
     """What can be said of an environment in JSON: id, kwargs, spaces. What cannot is left out."""
     spec = getattr(env, "spec", None)
     description = {
@@ -104,7 +103,7 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-def space_json(space: Any) -> Optional[Dict[str, Any]]:
+def space_json(space: Any) -> dict[str, Any] | None:
     """A space as JSON, `{"type": "Box", ...}`; None for one that this does not know."""
     kind = type(space).__name__
     if kind == "Box":

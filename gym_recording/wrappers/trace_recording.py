@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import types
-from typing import Any, Dict, Optional, Tuple, Type, Union
+from typing import Any
 
 from ..errors import TraceError
 from ..recording import TraceRecording
@@ -17,7 +17,7 @@ from .api import describe, library_of, library_version, reset_gives_info, split_
 
 __all__ = ["TraceRecordingWrapper"]
 
-_classes: Dict[Tuple[type, str], type] = {}
+_classes: dict[tuple[type, str], type] = {}
 
 
 class TraceRecordingWrapper:
@@ -46,13 +46,13 @@ class TraceRecordingWrapper:
     recording: TraceRecording
     env: Any
     _library: types.ModuleType
-    _next_seed: Optional[int] = None
+    _next_seed: int | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> TraceRecordingWrapper:
         made = cls if "_library" in cls.__dict__ else _class_for(cls, _library_among((*args, *kwargs.values())))
         return super(TraceRecordingWrapper, made).__new__(made)
 
-    def __init__(self, env: Any, directory: Union[str, os.PathLike[str], None] = None, **kwargs: Any) -> None:
+    def __init__(self, env: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
         saver = _argument_saver(self._library)
         if saver is not None:
             saver.__init__(self, directory=directory if directory is None else os.fspath(directory), **kwargs)
@@ -116,12 +116,12 @@ class TraceRecordingWrapper:
         return _restore, (plain, self._library.__name__), self.__dict__.copy()
 
 
-def _restore(cls: Type[TraceRecordingWrapper], library: str) -> TraceRecordingWrapper:
+def _restore(cls: type[TraceRecordingWrapper], library: str) -> TraceRecordingWrapper:
     made = _class_for(cls, __import__(library))
     return super(TraceRecordingWrapper, made).__new__(made)
 
 
-def _library_among(arguments: Tuple[Any, ...]) -> types.ModuleType:
+def _library_among(arguments: tuple[Any, ...]) -> types.ModuleType:
     for argument in arguments:
         library = library_of(argument)
         if library is not None:
