@@ -16,7 +16,8 @@ __version__ = "1.0.0.dev0"
 if TYPE_CHECKING:
     from .episode import DictColumns, Episode, TupleColumns
     from .errors import ClosedError, MissingEpisodesError, MissingPackageError, TraceError
-    from .playback import Trace, TraceRecordingReader, scan_recorded_traces
+    from .index import Trace
+    from .playback import TraceRecordingReader, scan_recorded_traces
     from .recording import TraceRecording, optimize_list_of_ndarrays
     from .wrappers import TraceRecordingWrapper
 
@@ -26,7 +27,7 @@ _HOMES = {
     "Episode": "episode",
     "MissingEpisodesError": "errors",
     "MissingPackageError": "errors",
-    "Trace": "playback",
+    "Trace": "index",
     "TraceError": "errors",
     "TraceRecording": "recording",
     "TraceRecordingReader": "playback",

@@ -11,31 +11,17 @@ import json
 import math
 from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii
-from typing import Any, Callable, Iterator, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from .columns import RowBuffers
 from .episode import DictColumns, Episode, TupleColumns
 from .errors import TraceError
-from .format import (
-    DATA_ALIGN,
-    ROW_ALIGN,
-    crc32,
-    document_version,
-    member,
-    parse_name,
-    read_array,
-    read_document,
-    record_text,
-    row_size,
-    write_document,
-    write_npy_header,
-)
+from .format import crc32, document_version, member, parse_name, read_array, read_document, write_document
+from .layout import Layout
+from .rows import PiecedArray
+from .values import Path
 
-Path = Tuple[Any, ...]
-
-_JOIN_BELOW = 1 << 16  # bytes; smaller pieces are copied together, larger ones go to the system as they are
 _ARRAYS = (("observations", ("observations",)), ("actions", ("actions",)), ("rewards", ("rewards",)))
 _PLAIN_MEMBERS = ("terminated", "truncated", "ended_by", "seed", "started", "lane", "headless", "gaps")
 _dumps = json.JSONEncoder(allow_nan=False).encode
@@ -59,7 +45,7 @@ def encode_batch(episodes: Sequence[Mapping[str, Any]], first: int, blob: str) -
         first: the number of the first episode in its trace.
         blob: the name that the blob will have.
     """
-    layout = _Layout(blob)
+    layout = Layout(blob)
     placing = _Text(layout.place, layout.place_loose)
     for episode in episodes:
         placing.members(episode)
@@ -76,134 +62,8 @@ def encode_batch(episodes: Sequence[Mapping[str, Any]], first: int, blob: str) -
     return EncodedBatch(write_document(body), pieces)
 
 
-class _Column:
-    """The rows of one path, dtype and row shape of all episodes of the batch; or one loose array, with a single row."""
-
-    def __init__(self, path: Path, dtype: np.dtype[Any], row_shape: tuple[int, ...]) -> None:
-        self.path, self.dtype, self.row_shape = path, dtype, row_shape
-        self.row_bytes = row_size(dtype, row_shape)
-        # An episode starts at the next row whose offset is a multiple of 8: every `stride`-th.
-        self.stride = ROW_ALIGN // math.gcd(self.row_bytes, ROW_ALIGN) if self.row_bytes else 1
-        self.rows = 0
-        self.pieces: list[Any] = []
-
-    def append(self, array: Any) -> int:
-        """Takes the rows of an array and gives the number of the first."""
-        start = -(-self.rows // self.stride) * self.stride
-        if start != self.rows:
-            self.pieces.append(bytes((start - self.rows) * self.row_bytes))
-        if isinstance(array, RowBuffers):
-            self.pieces.extend([_bytes_of(row) for row in array.rows])
-        else:
-            self.pieces.append(_bytes_of(array))
-        self.rows = start + array.shape[0]
-        return start
-
-    def lay(self, offset: int, blob: str, shape: tuple[int, ...]) -> list[Any]:
-        """What comes next in the blob after `offset` bytes: padding, `.npy` header, rows."""
-        self.npyhdr = -(-offset // DATA_ALIGN) * DATA_ALIGN
-        head = bytes(self.npyhdr - offset) + write_npy_header(self.dtype, shape)
-        self.offset = offset + len(head)
-        self.end = self.offset + self.rows * self.row_bytes
-        self.record = record_text(self.dtype, self.row_shape, blob)
-        return [head, *self.pieces]
-
-    def text(self) -> str:
-        """The entry in the header's `columns`."""
-        return (
-            f'{self.record(self.rows, self.offset)[:-1]}, "npyhdr": {self.npyhdr}, "path": {_dumps(list(self.path))}}}'
-        )
-
-
-class _Layout:
-    """Where the arrays of a batch lie. What is placed in one order is asked for in the same order."""
-
-    def __init__(self, blob: str) -> None:
-        self.blob = blob
-        self.columns: dict[Any, _Column] = {}
-        self.loose: list[_Column] = []
-        self.placed: list[Any] = []  # (column, first row, rows), or (path, array) for an array without a row
-
-    def place(self, array: Any, path: Path) -> str:
-        shape = array.shape
-        if not shape[0]:
-            self.placed.append((path, array))
-            return ""
-        key = (path, array.dtype, shape[1:])
-        column = self.columns.get(key)
-        if column is None:
-            column = self.columns[key] = _Column(*key)
-        self.placed.append((column, column.append(array), shape[0]))
-        return ""
-
-    def place_loose(self, array: Any) -> str:
-        column = _Column((), array.dtype, array.shape)
-        column.pieces, column.rows = [_bytes_of(array)], 1
-        self.loose.append(column)
-        return ""
-
-    def lay(self) -> list[Any]:
-        """The pieces of the blob: the columns, then the loose arrays. From here on `record` answers."""
-        self._place_empty()
-        pieces: list[Any] = []
-        offset = 0
-        for column in self.columns.values():
-            pieces += column.lay(offset, self.blob, (column.rows, *column.row_shape))
-            offset = column.end
-        for column in self.loose:
-            pieces += column.lay(offset, self.blob, column.row_shape)
-            offset = column.end
-        self._next = iter(self.placed)
-        self._next_loose = iter(self.loose)
-        return list(_joined(pieces))
-
-    def _place_empty(self) -> None:
-        """Arrays without a row have the dtype of the first column of their path, their own if there is none."""
-        by_path: dict[Path, _Column] = {}
-        for column in self.columns.values():
-            by_path.setdefault(column.path, column)
-        for index, placement in enumerate(self.placed):
-            if len(placement) == 2:
-                path, array = placement
-                if path not in by_path:
-                    by_path[path] = self.columns[path, array.dtype, ()] = _Column(path, array.dtype, ())
-                self.placed[index] = (by_path[path], 0, 0)
-
-    def record(self, array: Any, path: Path) -> str:
-        column, start, rows = next(self._next)
-        if not rows:
-            return record_text(column.dtype, (), self.blob)(0, column.offset)
-        return column.record(rows, column.offset + start * column.row_bytes)  # type: ignore[no-any-return]
-
-    def loose_record(self, array: Any) -> str:
-        column = next(self._next_loose)
-        text = record_text(column.dtype, column.row_shape, self.blob)(-1, column.offset)
-        return f'{text[:-1]}, "npyhdr": {column.npyhdr}}}'
-
-
-def _bytes_of(array: Any) -> Any:
-    if array.nbytes < _JOIN_BELOW or not array.flags.c_contiguous:
-        return array.tobytes()
-    return array.reshape(-1).view(np.uint8).data
-
-
-def _joined(pieces: list[Any]) -> Iterator[Any]:
-    """The same bytes in fewer pieces: runs of small ones become one."""
-    small: list[Any] = []
-    for piece in pieces:
-        if len(piece) < _JOIN_BELOW:
-            small.append(piece)
-            continue
-        if small:
-            yield b"".join(small)
-            small = []
-        yield piece
-    if small:
-        yield b"".join(small)
-
-
 class _Text:
-    """The JSON of episodes. `rows` gives that of an array of rows and its path, `loose` that of an array that is one value."""
+    """The JSON of episodes. `rows` gives that of an array of rows, `loose` that of an array which is one value."""
 
     def __init__(self, rows: Callable[[Any, Path], str], loose: Callable[[Any], str]) -> None:
         self.rows = rows
@@ -227,20 +87,20 @@ class _Text:
 
     def column(self, value: Any, path: Path) -> str:
         """What `Column.finish` gave."""
-        if isinstance(value, (np.ndarray, RowBuffers)):
+        if isinstance(value, (np.ndarray, PiecedArray)):
             return self.rows(value, path)
         if isinstance(value, tuple):
             return _tuple_text([self.column(item, (*path, index)) for index, item in enumerate(value)])
         if isinstance(value, Mapping):
             return _dict_text([(key, self.column(item, (*path, key))) for key, item in value.items()])
-        return "[%s]" % ", ".join([self.value(item) for item in value])
+        return "[{}]".format(", ".join([self.value(item) for item in value]))
 
     def value(self, value: Any) -> str:
         """One value in canonical form."""
         if isinstance(value, (np.ndarray, np.generic)):
             return self.loose(np.asarray(value))
         if isinstance(value, list):
-            return "[%s]" % ", ".join([self.value(item) for item in value])
+            return "[{}]".format(", ".join([self.value(item) for item in value]))
         if isinstance(value, tuple):
             return _tuple_text([self.value(item) for item in value])
         if isinstance(value, Mapping):
@@ -252,7 +112,7 @@ class _Text:
 
 def _episode_text(episode: Mapping[str, Any], members: list[str]) -> str:
     plain = [f'"{key}": {_plain_text(episode[key])}' for key in _PLAIN_MEMBERS if key in episode]
-    return "{%s}" % ", ".join(members + plain)
+    return "{{{}}}".format(", ".join(members + plain))
 
 
 def _plain_text(value: Any) -> str:

@@ -1,45 +1,20 @@
-"""The rows of one leaf of the running episode: copied when added, checked exactly, cut back, finished.
+"""The rows of the running episode by path: copied when added, checked exactly, cut back, finished.
 
-A `Column` is the place of one path. It holds rows of one kind - scalars, arrays, large arrays, a dict or a tuple of
-columns, or loose values - which the first value of the episode decides. The check that a value fits is the hot path; a
-value that does not fit goes through `change`, which finds another kind for the whole episode or raises.
-Nothing here knows of files, JSON, time or Gym.
+A `Column` is the place of one path. Its rows are of one kind - a leaf of `rows`, a dict or tuple of columns, or loose
+values - which the first value of an episode decides. A value that does not fit goes through `change`, which finds
+another kind for the whole episode or raises. Nothing here knows of files, JSON, time or Gym.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 import numpy as np
 
 from .errors import TraceError
-from .values import (
-    EXACT_IN_FLOAT64,
-    INT64_MAX,
-    INT64_MIN,
-    MAX_DEPTH,
-    Path,
-    normalise,
-    normalise_key,
-    path_text,
-    snapshot,
-)
-
-LARGE_ROW = (
-    8192  # bytes; below, `tobytes` is fastest; from here on, fresh memory costs more than the copy, so buffers recycle
-)
-POOL_BYTES = 1 << 27  # of idle buffers that a column may keep
-
-_INT64, _FLOAT64 = np.dtype("int64"), np.dtype("float64")
-_PYTHON_SCALARS: dict[type, np.dtype[Any]] = {
-    bool: np.dtype("bool"),
-    int: _INT64,
-    float: _FLOAT64,
-    complex: np.dtype("complex128"),
-}
-_getrefcount: Callable[[Any], int] = getattr(sys, "getrefcount", lambda _: 0)  # without it nothing is ever recycled
+from .rows import INT64, LARGE_ROW, PYTHON_SCALARS, Arrays, Ints, LargeArrays, Rows, Scalars
+from .values import INT64_MAX, INT64_MIN, MAX_DEPTH, Path, normalise, normalise_key, path_text, snapshot
 
 
 class Column:
@@ -86,11 +61,11 @@ class Column:
     def _rows_for(self, value: Any) -> Rows:
         kind = value.__class__
         if kind is int:
-            return Ints(self, _INT64, {int}) if INT64_MIN <= value <= INT64_MAX else Loose(self, [])
-        if kind in _PYTHON_SCALARS:
-            return Scalars(self, _PYTHON_SCALARS[kind], {kind})
+            return Ints(self, INT64, {int}) if INT64_MIN <= value <= INT64_MAX else Loose(self, [])
+        if kind in PYTHON_SCALARS:
+            return Scalars(self, PYTHON_SCALARS[kind], {kind})
         if isinstance(value, np.generic):
-            return (Ints if value.dtype == _INT64 else Scalars)(self, value.dtype, {kind})
+            return (Ints if value.dtype == INT64 else Scalars)(self, value.dtype, {kind})
         if isinstance(value, np.ndarray):
             return (Arrays if value.nbytes < LARGE_ROW else LargeArrays)(self, value.dtype, value.shape)
         if isinstance(value, (Mapping, tuple)) and value:
@@ -113,7 +88,7 @@ class Column:
             self.rows.cut(count)
 
     def finish(self) -> Any:
-        """The rows as they are stored: an ndarray (n, ...) or `RowBuffers`, a dict or tuple of such, or a list of n values."""
+        """The rows as they are stored: an array (n, ...), maybe pieced; a dict or tuple of such; a list of n values."""
         return np.empty(0) if self.rows is None or not len(self.rows) else self.rows.finish()
 
     def clear(self) -> None:
@@ -122,206 +97,6 @@ class Column:
             self.rows, self.add = None, self.change
         elif not self.rows.guesses:
             self.add = self.change
-
-
-class Rows:
-    """One kind of rows.
-
-    Attributes:
-        changed: whether they came about by a change of kind in mid-episode.
-        guesses: whether `add` may take the first value of the next episode without a look at more than `add` checks.
-    """
-
-    __slots__ = ("column", "values")
-    changed = False
-    guesses = True
-
-    def __init__(self, column: Column) -> None:
-        self.column = column
-        self.values: list[Any] = []
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.values[index]
-
-    def add(self, value: Any) -> None:
-        """Takes any value: the hot path for those that fit, `Column.change` for all others."""
-        raise NotImplementedError
-
-    def take(self, value: Any) -> bool:
-        """Takes a canonical value if it fits and says whether it did."""
-        raise NotImplementedError
-
-    def restart(self, value: Any) -> bool:
-        """Takes the first value of an episode if a new choice of rows would choose these."""
-        return False
-
-    def widened(self, value: Any) -> Rows | None:
-        """Rows of another kind that hold the same values exactly and fit `value` too, or None."""
-        return None
-
-    def cut(self, count: int) -> None:
-        """Forgets the rows from `count` on."""
-        del self.values[count:]
-
-    def finish(self) -> Any:
-        """What `Column.finish` says."""
-        raise NotImplementedError
-
-    def clear(self) -> bool:
-        """Forgets all rows, which `finish` has handed over; says whether the kind is a guess for the next episode."""
-        self.values = []
-        return not self.changed
-
-
-class Scalars(Rows):
-    """Numbers and booleans of one dtype: immutable, so kept as they are and converted once per episode."""
-
-    __slots__ = ("changed", "dtype", "types")
-
-    def __init__(self, column: Column, dtype: np.dtype[Any], types: set[type]) -> None:
-        super().__init__(column)
-        self.dtype, self.types, self.changed = dtype, types, False
-
-    def add(self, value: Any) -> None:
-        if value.__class__ in self.types:
-            self.values.append(value)
-        else:
-            self.column.change(value)
-
-    def take(self, value: Any) -> bool:
-        dtype = _scalar_dtype(value)
-        if dtype is None:
-            return False
-        if dtype == self.dtype:
-            self.types = self.types | {value.__class__}
-        elif self.dtype == _FLOAT64 and dtype == _INT64 and abs(int(value)) <= EXACT_IN_FLOAT64:
-            self.changed = True
-        else:
-            return False
-        self.values.append(value)
-        return True
-
-    def finish(self) -> Any:
-        return np.array(self.values, dtype=self.dtype)
-
-
-class Ints(Scalars):
-    """int64: a Python int is checked for its range."""
-
-    __slots__ = ()
-
-    def add(self, value: Any) -> None:
-        if value.__class__ in self.types and INT64_MIN <= value <= INT64_MAX:
-            self.values.append(value)
-        else:
-            self.column.change(value)
-
-    def take(self, value: Any) -> bool:
-        return _is_scalar_of(value, _INT64) and INT64_MIN <= value <= INT64_MAX and super().take(value)
-
-    def widened(self, value: Any) -> Rows | None:
-        """Ints and floats mixed are float64, as long as that changes no value."""
-        if not _is_scalar_of(value, _FLOAT64) or any(abs(int(v)) > EXACT_IN_FLOAT64 for v in self.values):
-            return None
-        rows = Scalars(self.column, _FLOAT64, {float})
-        rows.values, rows.changed = list(self.values), True
-        return rows
-
-
-class Arrays(Rows):
-    """Arrays of one dtype and shape, each kept as the bytes of its elements in C order."""
-
-    __slots__ = ("dtype", "shape")
-
-    def __init__(self, column: Column, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        super().__init__(column)
-        self.dtype, self.shape = dtype, shape
-
-    def __getitem__(self, index: int) -> Any:
-        return np.ndarray(self.shape, self.dtype, self.values[index])
-
-    def add(self, value: Any) -> None:
-        # `==`, not `is`: an unpickled array has a dtype object of its own.
-        if value.__class__ is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
-            self.values.append(value.tobytes())
-        else:
-            self.column.change(value)
-
-    def take(self, value: Any) -> bool:
-        fits = isinstance(value, np.ndarray) and value.dtype == self.dtype and value.shape == self.shape
-        if fits:
-            self.add(value)
-        return fits
-
-    def finish(self) -> Any:
-        return np.ndarray((len(self.values), *self.shape), self.dtype, b"".join(self.values))
-
-
-class LargeArrays(Arrays):
-    """Arrays of 8 KiB and more, each copied to a buffer of its own that is used again once it is written."""
-
-    __slots__ = ("pool",)
-
-    def __init__(self, column: Column, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        super().__init__(column, dtype, shape)
-        self.pool: list[Any] = []
-
-    def __getitem__(self, index: int) -> Any:
-        return _read_only(self.values[index])
-
-    def add(self, value: Any) -> None:
-        if value.__class__ is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
-            buffer = self.pool.pop() if self.pool else np.empty(self.shape, self.dtype)
-            buffer[...] = value
-            self.values.append(buffer)
-        else:
-            self.column.change(value)
-
-    def finish(self) -> Any:
-        return RowBuffers(self)
-
-
-class RowBuffers:
-    """The large arrays of an ended episode; stands in `TraceRecording.episodes` where a small column has an ndarray.
-
-    Attributes:
-        rows: n buffers, each a C-contiguous array of `shape[1:]`.
-        shape, dtype: of the joined array, (n, ...). Indices and slices read; `np.asarray` joins, which copies.
-    """
-
-    __slots__ = ("dtype", "pool", "rows", "shape")
-
-    def __init__(self, arrays: LargeArrays) -> None:
-        self.rows: list[Any] = arrays.values
-        self.pool = arrays.pool
-        self.dtype = arrays.dtype
-        self.shape = (len(arrays.values), *arrays.shape)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, index: Any) -> Any:
-        return np.asarray(self)[index] if isinstance(index, (slice, tuple)) else _read_only(self.rows[index])
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(_read_only, self.rows)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        joined = np.stack(self.rows)
-        return joined if dtype is None else joined.astype(dtype, copy=False)
-
-    def recycle(self) -> None:
-        """Gives the buffers back to the pool, but for those that somebody still looks at. These rows are gone then."""
-        room = POOL_BYTES // self.rows[0].nbytes - len(self.pool)
-        rows, self.rows = self.rows, []
-        while rows and room > 0:
-            buffer = rows.pop()
-            if _getrefcount(buffer) == 2:  # the name here and the argument of the call
-                self.pool.append(buffer)
-                room -= 1
 
 
 class Fields(Rows):
@@ -419,7 +194,7 @@ class Items(Rows):
 
 
 class Loose(Rows):
-    """Values that cannot be stacked: text, lists, None, ragged arrays, whatever changes in mid-episode. One copy each."""
+    """Values that cannot be stacked, a copy of each: text, lists, None, ragged arrays, what changes in mid-episode."""
 
     __slots__ = ()
     changed = True
@@ -437,19 +212,3 @@ class Loose(Rows):
 
     def finish(self) -> Any:
         return list(self.values)
-
-
-def _scalar_dtype(value: Any) -> np.dtype[Any] | None:
-    """The dtype of a canonical scalar, None for all else."""
-    return value.dtype if isinstance(value, np.generic) else _PYTHON_SCALARS.get(value.__class__)
-
-
-def _is_scalar_of(value: Any, dtype: np.dtype[Any]) -> bool:
-    found = _scalar_dtype(value)
-    return found is not None and found == dtype  # NumPy holds None to be equal to float64
-
-
-def _read_only(array: Any) -> Any:
-    view = array.view()
-    view.flags.writeable = False
-    return view

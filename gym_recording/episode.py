@@ -86,8 +86,8 @@ class Episode:
     """One episode of T steps. `actions[t]` was applied to `observations[t]` and led to `observations[t + 1]`.
 
     Attributes:
-        observations: shape (T + 1, ...), (T, ...) if `headless`: an ndarray, `DictColumns`, `TupleColumns`, or a list with
-            one value per row for what cannot be stacked.
+        observations: shape (T + 1, ...), (T, ...) if `headless`: an ndarray, `DictColumns` or `TupleColumns`; for what
+            cannot be stacked, a list with one value per row.
         actions: shape (T, ...), likewise. Shape (0,) if T = 0.
         rewards: shape (T,). `rewards[t]` came with `observations[t + 1]`.
         terminated, truncated: the flags of the last step; None where unknown (old files, T = 0).

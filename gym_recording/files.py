@@ -40,7 +40,7 @@ def put(directory: str, name: str, pieces: Sequence[Buffer], sync: bool) -> None
             `sync_directory`.
 
     Raises:
-        OSError: it names the file; nothing but a temporary can have been left, and that only if it could not be removed.
+        OSError: it names the file. Nothing is left behind, but for a temporary that could not be removed.
     """
     path = os.path.join(directory, name)
     temporary = os.path.join(directory, f".{name}.{os.urandom(6).hex()}.tmp")

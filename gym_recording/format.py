@@ -10,17 +10,17 @@ from __future__ import annotations
 import json
 import re
 from io import BytesIO
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Literal, NamedTuple, Sequence
 
 import numpy as np
 
 from .errors import TraceError
-from .values import MAX_NDIM, VIEWS, dtype_text, parse_dtype, view_name, viewed_dtype
+from .values import MAX_NDIM, VIEWS, array_bytes, dtype_text, parse_dtype, view_name, viewed_dtype
 
 try:
-    from isal.isal_zlib import crc32  # the same values, many times faster
+    from isal.isal_zlib import crc32 as crc32  # the same values, many times faster
 except ImportError:
-    from zlib import crc32
+    from zlib import crc32 as crc32
 
 VERSION = (2, 0)
 ROW_ALIGN = 8  # every array record; version 1 readers map float64 straight at it
@@ -181,14 +181,14 @@ def member(document: dict[str, Any], key: str, kind: type, file: str, default: A
         TraceError: it is of another type, or absent.
     """
     value = document.get(key, default)
-    if type(value) is not kind or (kind is int and value < 0):
+    if type(value) is not kind or (type(value) is int and value < 0):
         found = "nothing" if key not in document else repr(value)[:80]
         raise TraceError("malformed", file=file, field=key, expected=f"a {kind.__name__}", found=found)
     return value
 
 
 def write_manifest(batches: Sequence[dict[str, Any]], members: dict[str, Any]) -> bytes:
-    """A manifest that lists `batches` (`first`, `len`, `fn`); `members` are its further keys, null ones are left out."""
+    """A manifest that lists `batches` (`first`, `len`, `fn`) and has further `members`; null ones are left out."""
     body = {**{key: value for key, value in members.items() if value is not None}, "batches": list(batches)}
     return write_document(json.dumps(body, allow_nan=False)[1:-1])
 
@@ -222,13 +222,13 @@ def stored_dtype(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], str | None]:
 
 
 def record_text(dtype: np.dtype[Any], row_shape: tuple[int, ...], blob: str) -> Callable[[int, int], str]:
-    """A function that gives the JSON of the array record of `count` rows at `offset`; loops call it, so it only fills in.
+    """A function that gives the JSON of the array record of `count` rows at `offset`. It only fills in two numbers.
 
     With `count` -1 the array is not one of rows, and `row_shape` its whole shape.
     """
     carrier, view = stored_dtype(dtype)
     rest = "".join(f", {length}" for length in row_shape)
-    row_bytes = row_size(dtype, row_shape)
+    row_bytes = array_bytes(dtype, row_shape)
     middle = f'], "order": "C", "dtype": {json.dumps(dtype_text(carrier))}, "npyfile": {json.dumps(blob)}, "npyoff": '
     end = "}" if view is None else f', "view": "{view}"}}'
 
@@ -239,18 +239,10 @@ def record_text(dtype: np.dtype[Any], row_shape: tuple[int, ...], blob: str) -> 
     return record
 
 
-def row_size(dtype: np.dtype[Any], row_shape: Sequence[int]) -> int:
-    """Bytes of one row, in Python ints, which do not overflow."""
-    size = int(dtype.itemsize)
-    for length in row_shape:
-        size *= int(length)
-    return size
-
-
 def write_npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """The `.npy` 1.0 header (numpy.lib.format) of a C-ordered array; a multiple of 64 bytes, so data after it is aligned."""
+    """The `.npy` 1.0 header (numpy.lib.format) of a C-ordered array: a multiple of 64 bytes, so data stays aligned."""
     carrier, _ = stored_dtype(dtype)
-    descr = repr(np.lib.format.dtype_to_descr(carrier))
+    descr = dtype_text(carrier) if carrier.names is not None else repr(carrier.str)
     text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {tuple(map(int, shape))}, }}".encode("latin1")
     padding = -(10 + len(text) + 1) % DATA_ALIGN
     return b"\x93NUMPY\x01\x00" + (len(text) + padding + 1).to_bytes(2, "little") + text + b" " * padding + b"\n"
@@ -284,10 +276,10 @@ def read_array(record: dict[str, Any], buffer: Callable[[str], Any], file: str) 
     if name is None or name.kind != "blob":
         raise TraceError("not the name of a blob", file=file, field="npyfile", found=repr(blob)[:80])
     data = buffer(blob)
-    order = "C"
+    order: Literal["C", "F"] = "C"
     if "size" not in record:  # version 0: the record points at a .npy header
         offset, order = _skip_npy_header(data, offset, dtype, shape, blob)
-    size = row_size(dtype, shape)
+    size = array_bytes(dtype, shape)
     if record.get("size", size) != size or type(record.get("size", size)) is not int:
         raise TraceError(
             "wrong size", file=file, field="size", expected=str(size)[:40], found=repr(record["size"])[:40]
@@ -300,7 +292,7 @@ def read_array(record: dict[str, Any], buffer: Callable[[str], Any], file: str) 
             found=f"{len(data)} bytes",
         )
     try:
-        array: Any = np.ndarray(shape, dtype, data, offset, order=order)  # type: ignore[call-overload]
+        array: Any = np.ndarray(shape, dtype, data, offset, order=order)
     except (ValueError, TypeError, OverflowError) as error:
         raise TraceError(f"no such array: {error}", file=file, field="shape", found=repr(shape)[:80]) from error
     view = record.get("view")
@@ -313,7 +305,7 @@ def read_array(record: dict[str, Any], buffer: Callable[[str], Any], file: str) 
     return array
 
 
-def _skip_npy_header(data: Any, offset: int, dtype: Any, shape: list[int], blob: str) -> tuple[int, str]:
+def _skip_npy_header(data: Any, offset: int, dtype: Any, shape: list[int], blob: str) -> tuple[int, Literal["C", "F"]]:
     """The offset of the elements behind the `.npy` header at `offset`, and their order."""
     stream = BytesIO(data[offset : offset + 65536 + 16])
     try:

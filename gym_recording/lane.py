@@ -54,7 +54,7 @@ class Lane:
         self.forget()
 
     def forget(self) -> None:
-        """Starts an empty episode; what ran is gone. Steps that come before the next reset have no first observation."""
+        """Starts an empty episode; what ran is gone. Steps before the next reset have no first observation."""
         for column in (self.observations, self.actions, self.rewards):
             column.clear()
         if self.infos is not None:
@@ -221,7 +221,7 @@ class Infos:
         self.refused: set[Any] = set()
 
     def add(self, row: int, info: Any) -> None:
-        """Copies the info that came with observation `row`; what cannot be stored is left out, with one warning per key."""
+        """Copies the info that came with observation `row`, but for what cannot be stored: one warning per key."""
         if info is None:
             return
         if not isinstance(info, Mapping):

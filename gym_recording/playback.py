@@ -1,84 +1,28 @@
 """Playing back: the traces of a directory, their batches, random access to their episodes.
 
-A reader lists the directory once, takes the union of what manifests and headers say, and orders it: traces by creation
-and name, batches by their first episode. A header is read when one of its episodes is asked for, a blob is mapped. What is
-missing or damaged is an error where it would have been read, or, with `on_error="skip"`, listed in `errors`.
+A reader looks at the directory once (`index`). A header is read when one of its episodes is asked for; a blob is
+mapped. What is missing or damaged is an error where it would have been read, or, with `on_error="skip"`, listed.
 """
 
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, overload
 
 from . import files
 from .batch import Header, read_episode, read_header
 from .episode import Episode
 from .errors import MissingEpisodesError, TraceError
-from .format import (
-    MAX_JSON_BYTES,
-    crc32,
-    header_name,
-    is_current,
-    member,
-    natural_key,
-    parse_name,
-    read_array,
-    read_manifest,
-)
+from .format import MAX_JSON_BYTES, crc32, parse_name, read_array
+from .index import BatchFile, Index, Trace
 
 LISTINGS = 4  # one, and three more: a listing made while a writer renames may show a batch without the one before it
 CACHED_HEADERS = 8  # parsed, per reader, so that nested loops over one recording stay cheap
 CACHED_BLOBS = 16  # mapped, per reader; before Python 3.13 each costs a descriptor
 
 __all__ = ["Trace", "TraceRecordingReader", "scan_recorded_traces"]
-
-
-@dataclass
-class Batch:
-    """A batch as the directory shows it.
-
-    Attributes:
-        file: the name of its header.
-        first: the number of its first episode in the trace.
-        count: how many episodes it has; at least 1 where that cannot be known.
-        error: why it cannot be read, if that is known.
-    """
-
-    file: str
-    first: int
-    count: int
-    error: TraceError | None = None
-
-
-@dataclass
-class Trace:
-    """Everything that one recorder wrote.
-
-    Attributes:
-        name: the beginning of all its file names.
-        created: UTC, ISO 8601; empty in old recordings, and where no manifest is written yet.
-        closed: whether its recorder was closed; False in old recordings, which do not say.
-        writer: package, versions, host and pid of the writer.
-        env: what is known of the environment: id, kwargs, spaces.
-        metadata: the user's own.
-        batches: in order.
-    """
-
-    name: str
-    created: str = ""
-    closed: bool = False
-    writer: dict[str, Any] = field(default_factory=dict)
-    env: dict[str, Any] = field(default_factory=dict)
-    metadata: Any = None
-    batches: list[Batch] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        """How many episodes it has."""
-        return sum(batch.count for batch in self.batches)
 
 
 class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs Python 3.9
@@ -90,8 +34,8 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
 
     Args:
         directory: the recording. One that does not exist has no episodes.
-        on_error: "raise": what is missing or damaged is an error when it is reached; all else can be read by index.
-            "skip": everything is looked at when the reader first looks, and what is bad is left out and put in `errors`.
+        on_error: "raise": what is missing or damaged is an error where it is reached; all else can be read by index.
+            "skip": the first look is at everything, what is bad is left out and put in `errors`.
         verify: whether to compare the checksums of blobs when they are opened; those of headers and manifests always are.
         mmap: False reads blobs into memory: for places where others truncate files.
 
@@ -116,7 +60,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         self.mmap = mmap
         self.binfiles: OrderedDict[str, Any] = OrderedDict()
         self._headers: OrderedDict[str, Header] = OrderedDict()
-        self._index: _Index | None = None
+        self._index: Index | None = None
 
     # ---- what is there
 
@@ -138,10 +82,10 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         """Looks at the directory anew: episodes that a running recorder has committed since show up at their place."""
         self._index = None
 
-    def _look(self) -> _Index:
+    def _look(self) -> Index:
         if self._index is None:
             for _ in range(LISTINGS):
-                index = _Index(self)
+                index = Index(self)
                 if not any(isinstance(error, MissingEpisodesError) for error in index.problems()):
                     break
             self._index = index
@@ -168,10 +112,10 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
                 for number in range(batch.count):
                     yield self._episode(batch, number)
 
-    def _episode(self, batch: Batch, number: int) -> Episode:
+    def _episode(self, batch: BatchFile, number: int) -> Episode:
         return read_episode(self._header(batch), number, self.get_binfile)
 
-    def _header(self, batch: Batch) -> Header:
+    def _header(self, batch: BatchFile) -> Header:
         header = self._headers.get(batch.file)
         if header is not None:
             self._headers.move_to_end(batch.file)
@@ -219,7 +163,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         ]
 
     def get_recorded_episodes(self, batch: dict[str, Any]) -> list[dict[str, Any]]:
-        """The episodes of a batch, as dicts with the attributes of `Episode`: `observations`, `actions`, `rewards` and so on.
+        """The episodes of a batch, as dicts of the attributes of `Episode`: `observations`, `actions`, `rewards`, ...
 
         Args:
             batch: of `get_recorded_batches`; `fn` is enough.
@@ -277,117 +221,6 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         return f"TraceRecordingReader({self.directory!r})"
 
 
-class _Index:
-    """What one look at a directory shows: the traces, their batches, where each episode is."""
-
-    def __init__(self, reader: TraceRecordingReader) -> None:
-        self.reader = reader
-        self.errors: list[TraceError] = []
-        manifests, headers = {}, {}
-        for file in files.listing(reader.directory):
-            name = parse_name(file)
-            if name is not None and name.kind != "blob":
-                headers.setdefault(name.trace, {})
-                if name.kind == "header":
-                    headers[name.trace][file] = name.first
-                else:
-                    manifests[name.trace] = file
-        self.traces = [self._trace(name, manifests.get(name), found) for name, found in headers.items()]
-        self.traces.sort(key=lambda trace: (trace.created, natural_key(trace.name)))
-        if reader.on_error == "skip":
-            for trace in self.traces:
-                trace.batches = [batch for batch in trace.batches if self._is_good(batch)]
-        self._batches = [batch for trace in self.traces for batch in trace.batches]
-        self._starts: list[int] = []
-        self.count = 0
-        for batch in self._batches:
-            self._starts.append(self.count)
-            self.count += batch.count
-        del self.reader
-
-    def _trace(self, name: str, manifest: str | None, found: dict[str, int]) -> Trace:
-        trace = Trace(name)
-        listed: dict[str, int] = {}
-        if manifest is not None:
-            try:
-                listed = self._read_manifest(trace, manifest)
-            except TraceError as error:
-                if self.reader.on_error == "raise":
-                    raise
-                self.errors.append(error)  # the headers say all that it did, but for the user's metadata
-        firsts = {**{file: parse_name(file).first for file in listed}, **found}  # type: ignore[union-attr]
-        end = 0
-        for file, first in sorted(firsts.items(), key=lambda item: item[1]):
-            batch = self._batch(file, first, listed.get(file), file in found)
-            previous = trace.batches[-1] if trace.batches else None
-            if previous is not None and previous.count == 0:  # its header is damaged: this one tells how many it had
-                previous.count = max(1, first - previous.first)
-                end = previous.first + previous.count
-            if is_current(name) and first != end:
-                if first > end:
-                    trace.batches.append(_missing(header_name(name, end), end, first - end))
-                else:
-                    batch.error = TraceError("overlaps the batch before it", file=file, expected=f"first {end}")
-            trace.batches.append(batch)
-            end = first + batch.count
-        if trace.batches and trace.batches[-1].count == 0:
-            trace.batches[-1].count = 1
-        return trace
-
-    def _read_manifest(self, trace: Trace, file: str) -> dict[str, int]:
-        """What a manifest says of its trace, and the headers that it lists, with the number of their episodes."""
-        manifest = read_manifest(files.read(self.reader.directory, file, MAX_JSON_BYTES), file)
-        trace.created = member(manifest, "created", str, file, "")
-        trace.closed = member(manifest, "closed", bool, file, False)
-        trace.writer = member(manifest, "writer", dict, file, {})
-        trace.env = member(manifest, "env", dict, file, {})
-        trace.metadata = manifest.get("metadata")
-        listed: dict[str, int] = {}
-        for entry in manifest["batches"]:
-            name = parse_name(entry["fn"])
-            if name is None or name.trace != trace.name or entry["fn"] in listed:
-                raise TraceError("not a batch of this trace, or listed twice", file=file, found=entry["fn"])
-            listed[entry["fn"]] = entry["len"]
-        return listed
-
-    def _batch(self, file: str, first: int, count: int | None, is_there: bool) -> Batch:
-        if not is_there:
-            return _missing(file, first, count or 0)
-        if count is not None:
-            return Batch(file, first, count)
-        try:
-            header = self.reader._read_header(file)
-        except TraceError as error:
-            return Batch(file, first, 0, error)
-        return Batch(file, first, len(header.episodes))
-
-    def _is_good(self, batch: Batch) -> bool:
-        try:
-            header = self.reader._header(batch)
-            for number in range(batch.count):
-                read_episode(header, number, self.reader.get_binfile)
-        except TraceError as error:
-            self.errors.append(error)
-            return False
-        return True
-
-    def problems(self) -> list[TraceError]:
-        """Everything that this look found to be missing or damaged."""
-        return self.errors + [batch.error for batch in self._batches if batch.error is not None]
-
-    def locate(self, number: int) -> tuple[Batch, int]:
-        """The batch of an episode, and its number there."""
-        position = bisect_right(self._starts, number) - 1
-        return self._batches[position], number - self._starts[position]
-
-
-def _missing(file: str, first: int, count: int) -> Batch:
-    error = MissingEpisodesError(
-        f"episodes {first}..{first + count - 1} are missing", file=file, expected="this header"
-    )
-    return Batch(file, first, count, error)
-
-
 def scan_recorded_traces(
     directory: str | os.PathLike[str],
     episode_cb: Callable[[Any, Any, Any], Any] | None = None,
@@ -397,8 +230,8 @@ def scan_recorded_traces(
 
     Args:
         directory: the recording. Where nothing is recorded, nothing is called.
-        episode_cb: gets what `Episode` describes: rows (T + 1, ...), (T, ...) and (T,). The arrays stay valid for as long
-            as they are held. An exception passes through. None: the episodes are only counted.
+        episode_cb: gets what `Episode` describes: rows (T + 1, ...), (T, ...) and (T,). The arrays stay valid for as
+            long as they are held. An exception passes through. None: the episodes are only counted.
         max_episodes: after how many to stop; None: at the end.
 
     Returns:

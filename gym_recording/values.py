@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Tuple
 
@@ -64,26 +64,25 @@ def path_text(path: Path) -> str:
 @lru_cache(maxsize=1024)
 def storable_dtype(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     """The little-endian form of a dtype that may be stored, or None."""
+    little: np.dtype[Any] = dtype.newbyteorder("<")
     if dtype.names is not None:
         if not dtype.names:
             return None
         if dtype.type is not np.void:  # record arrays: the same fields, as a plain structured dtype
-            dtype = np.dtype((np.void, dtype))
+            little = np.dtype((np.void, little))
         if not all(_storable_field(field) for field in (dtype.fields or {}).values()):
             return None
         try:
             dtype.descr  # noqa: B018 (overlapping fields have no description, in a .npy header neither)
-            dtype_text(dtype).encode("latin1")  # the encoding of .npy 1.0
+            dtype_text(little).encode("latin1")  # the encoding of .npy 1.0
         except ValueError:
             return None
-        if len(dtype_text(dtype)) > MAX_DTYPE_TEXT:
+        if len(dtype_text(little)) > MAX_DTYPE_TEXT:
             return None
-        return dtype.newbyteorder("<")
+        return little
     if dtype.kind in "SU":
-        return dtype.newbyteorder("<") if dtype.itemsize else None
-    if dtype.name in _PLAIN or view_name(dtype) is not None:
-        return dtype.newbyteorder("<")
-    return None
+        return little if dtype.itemsize else None
+    return little if dtype.name in _PLAIN or view_name(dtype) is not None else None
 
 
 def _storable_field(field: tuple[Any, ...]) -> bool:
@@ -100,7 +99,7 @@ def dtype_text(dtype: np.dtype[Any]) -> str:
     """NumPy's description of a storable dtype: `float32`, `<U5`, `[('x', '<f4'), ('y', '<i8', (2,))]`."""
     if dtype.names is not None:
         return repr(np.lib.format.dtype_to_descr(dtype))
-    return dtype.str if dtype.kind in "SU" else dtype.name
+    return str(dtype.str if dtype.kind in "SU" else dtype.name)
 
 
 @lru_cache(maxsize=1024)
@@ -126,7 +125,7 @@ def parse_dtype(text: str) -> np.dtype[Any]:
     )
 
 
-def _build_dtype(description: Any) -> np.dtype[Any]:
+def _build_dtype(description: Any) -> Any:
     """A structured dtype from NumPy's description of it: the list of fields, or the dict with offsets."""
     if isinstance(description, str):
         return parse_dtype(description)
@@ -136,7 +135,7 @@ def _build_dtype(description: Any) -> np.dtype[Any]:
     if isinstance(description, dict):
         formats = [_build_dtype(item) for item in description["formats"]]
         layout = {"names": description["names"], "formats": formats, "offsets": description["offsets"]}
-        return np.dtype({**layout, "itemsize": description["itemsize"]})
+        return np.dtype({**layout, "itemsize": description["itemsize"]})  # type: ignore[call-overload]
     names: list[str] = []
     formats, offsets, offset = [], [], 0
     for name, base, *shape in description:
@@ -161,7 +160,16 @@ def viewed_dtype(view: str) -> np.dtype[Any]:
         import ml_dtypes
     except ImportError as error:
         raise missing_package("ml_dtypes", f"the dtype {view}", "'gym_recording[dtypes]'") from error
-    return np.dtype(getattr(ml_dtypes, view))
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, view))
+    return dtype
+
+
+def array_bytes(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
+    """Bytes of an array, in Python ints, which do not overflow."""
+    size = int(dtype.itemsize)
+    for length in shape:
+        size *= int(length)
+    return size
 
 
 # ---- values

@@ -48,9 +48,8 @@ class TraceRecordingWrapper:
     _library: types.ModuleType
     _next_seed: int | None = None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> TraceRecordingWrapper:
-        made = cls if "_library" in cls.__dict__ else _class_for(cls, _library_among((*args, *kwargs.values())))
-        return super(TraceRecordingWrapper, made).__new__(made)
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _new(cls if "_library" in cls.__dict__ else _class_for(cls, _library_among((*args, *kwargs.values()))))
 
     def __init__(self, env: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
         saver = _argument_saver(self._library)
@@ -116,9 +115,14 @@ class TraceRecordingWrapper:
         return _restore, (plain, self._library.__name__), self.__dict__.copy()
 
 
-def _restore(cls: type[TraceRecordingWrapper], library: str) -> TraceRecordingWrapper:
-    made = _class_for(cls, __import__(library))
-    return super(TraceRecordingWrapper, made).__new__(made)
+def _restore(cls: type[TraceRecordingWrapper], library: str) -> Any:
+    return _new(_class_for(cls, __import__(library)))
+
+
+def _new(made: Any) -> Any:
+    return super(TraceRecordingWrapper, made).__new__(
+        made
+    )  # of the library: old gyms keep account of environments there
 
 
 def _library_among(arguments: tuple[Any, ...]) -> types.ModuleType:

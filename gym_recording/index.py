@@ -1,0 +1,175 @@
+"""What one look at a directory shows: the traces, their batches, where each episode is.
+
+It is the union of what manifests list and of the headers that are there. Traces are ordered by creation and name,
+batches by their first episode; a hole is a batch with an error. Only what no manifest lists is opened to be counted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import files
+from .batch import read_episode
+from .errors import MissingEpisodesError, TraceError
+from .format import MAX_JSON_BYTES, header_name, is_current, member, natural_key, parse_name, read_manifest
+
+if TYPE_CHECKING:
+    from .playback import TraceRecordingReader
+
+
+@dataclass
+class BatchFile:
+    """A batch as the directory shows it.
+
+    Attributes:
+        file: the name of its header.
+        first: the number of its first episode in the trace.
+        count: how many episodes it has; at least 1 where that cannot be known.
+        error: why it cannot be read, if that is known.
+    """
+
+    file: str
+    first: int
+    count: int
+    error: TraceError | None = None
+
+
+@dataclass
+class Trace:
+    """Everything that one recorder wrote.
+
+    Attributes:
+        name: the beginning of all its file names.
+        created: UTC, ISO 8601; empty in old recordings, and where no manifest is written yet.
+        closed: whether its recorder was closed; False in old recordings, which do not say.
+        writer: package, versions, host and pid of the writer.
+        env: what is known of the environment: id, kwargs, spaces.
+        metadata: the user's own.
+        batches: in order.
+    """
+
+    name: str
+    created: str = ""
+    closed: bool = False
+    writer: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, Any] = field(default_factory=dict)
+    metadata: Any = None
+    batches: list[BatchFile] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """How many episodes it has."""
+        return sum(batch.count for batch in self.batches)
+
+
+class Index:
+    """What one look at a directory shows: the traces, their batches, where each episode is."""
+
+    def __init__(self, reader: TraceRecordingReader) -> None:
+        self.reader = reader
+        self.errors: list[TraceError] = []
+        manifests: dict[str, str] = {}
+        headers: dict[str, dict[str, int]] = {}
+        for file in files.listing(reader.directory):
+            name = parse_name(file)
+            if name is not None and name.kind != "blob":
+                headers.setdefault(name.trace, {})
+                if name.kind == "header":
+                    headers[name.trace][file] = name.first
+                else:
+                    manifests[name.trace] = file
+        self.traces = [self._trace(name, manifests.get(name), found) for name, found in headers.items()]
+        self.traces.sort(key=lambda trace: (trace.created, natural_key(trace.name)))
+        if reader.on_error == "skip":
+            for trace in self.traces:
+                trace.batches = [batch for batch in trace.batches if self._is_good(batch)]
+        self._batches = [batch for trace in self.traces for batch in trace.batches]
+        self._starts: list[int] = []
+        self.count = 0
+        for batch in self._batches:
+            self._starts.append(self.count)
+            self.count += batch.count
+        del self.reader
+
+    def _trace(self, name: str, manifest: str | None, found: dict[str, int]) -> Trace:
+        trace = Trace(name)
+        listed: dict[str, int] = {}
+        if manifest is not None:
+            try:
+                listed = self._read_manifest(trace, manifest)
+            except TraceError as error:
+                if self.reader.on_error == "raise":
+                    raise
+                self.errors.append(error)  # the headers say all that it did, but for the user's metadata
+        firsts = {**{file: parse_name(file).first for file in listed}, **found}  # type: ignore[union-attr]
+        end = 0
+        for file, first in sorted(firsts.items(), key=lambda item: item[1]):
+            batch = self._batch(file, first, listed.get(file), file in found)
+            previous = trace.batches[-1] if trace.batches else None
+            if previous is not None and previous.count == 0:  # its header is damaged: this one tells how many it had
+                previous.count = max(1, first - previous.first)
+                end = previous.first + previous.count
+            if is_current(name) and first != end:
+                if first > end:
+                    trace.batches.append(_missing(header_name(name, end), end, first - end))
+                else:
+                    batch.error = TraceError("overlaps the batch before it", file=file, expected=f"first {end}")
+            trace.batches.append(batch)
+            end = first + batch.count
+        if trace.batches and trace.batches[-1].count == 0:
+            trace.batches[-1].count = 1
+        return trace
+
+    def _read_manifest(self, trace: Trace, file: str) -> dict[str, int]:
+        """What a manifest says of its trace, and the headers that it lists, with the number of their episodes."""
+        manifest = read_manifest(files.read(self.reader.directory, file, MAX_JSON_BYTES), file)
+        trace.created = member(manifest, "created", str, file, "")
+        trace.closed = member(manifest, "closed", bool, file, False)
+        trace.writer = member(manifest, "writer", dict, file, {})
+        trace.env = member(manifest, "env", dict, file, {})
+        trace.metadata = manifest.get("metadata")
+        listed: dict[str, int] = {}
+        for entry in manifest["batches"]:
+            name = parse_name(entry["fn"])
+            if name is None or name.trace != trace.name or entry["fn"] in listed:
+                raise TraceError("not a batch of this trace, or listed twice", file=file, found=entry["fn"])
+            listed[entry["fn"]] = entry["len"]
+        return listed
+
+    def _batch(self, file: str, first: int, count: int | None, is_there: bool) -> BatchFile:
+        if not is_there:
+            return _missing(file, first, count or 0)
+        if count is not None:
+            return BatchFile(file, first, count)
+        try:
+            header = self.reader._read_header(file)
+        except TraceError as error:
+            return BatchFile(file, first, 0, error)
+        return BatchFile(file, first, len(header.episodes))
+
+    def _is_good(self, batch: BatchFile) -> bool:
+        try:
+            header = self.reader._header(batch)
+            for number in range(batch.count):
+                read_episode(header, number, self.reader.get_binfile)
+        except TraceError as error:
+            self.errors.append(error)
+            return False
+        return True
+
+    def problems(self) -> list[TraceError]:
+        """Everything that this look found to be missing or damaged."""
+        return self.errors + [batch.error for batch in self._batches if batch.error is not None]
+
+    def locate(self, number: int) -> tuple[BatchFile, int]:
+        """The batch of an episode, and its number there."""
+        position = bisect_right(self._starts, number) - 1
+        return self._batches[position], number - self._starts[position]
+
+
+def _missing(file: str, first: int, count: int) -> BatchFile:
+    error = MissingEpisodesError(
+        f"episodes {first}..{first + count - 1} are missing", file=file, expected="this header"
+    )
+    return BatchFile(file, first, count, error)
