@@ -13,7 +13,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Iterator
+from typing import Any, Iterator, Tuple
 
 import numpy as np
 
@@ -23,7 +23,9 @@ from .episode import Episode
 from .errors import MissingPackageError, TraceError
 from .format import DATA_ALIGN, MAX_JSON_BYTES, ROW_ALIGN, is_current, manifest_name, member, parse_name
 from .playback import TraceRecordingReader
-from .values import Path, path_text, storable_dtype
+from .values import Path, array_bytes, path_text, storable_dtype
+
+Span = Tuple[int, int, str]  # begin, end, whose
 
 _UTC = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]{1,6})?Z")
 _TIME = "UTC, ISO 8601, as 2026-01-31T12:00:00.000000Z"
@@ -34,49 +36,35 @@ class Report:
     """What a check found.
 
     Attributes:
-        problems: every rule that does not hold, and where.
+        problems: by its text, every rule that does not hold.
         notes: what is no problem and yet worth knowing: traces that are not closed, leftovers of a crash.
         traces, batches, episodes: how many were looked at.
     """
 
+    problems: dict[str, TraceError] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     traces: int = 0
     batches: int = 0
     episodes: int = 0
-    _problems: dict[str, TraceError] = field(default_factory=dict)
-
-    @property
-    def problems(self) -> list[TraceError]:
-        return list(self._problems.values())
 
     def add(self, problem: TraceError) -> None:
-        """Adds a problem, once."""
         if isinstance(problem, MissingPackageError):
             raise problem  # what cannot be decoded here may be right
-        self._problems.setdefault(str(problem), problem)
-
-    @contextmanager
-    def collecting(self) -> Iterator[None]:
-        """Adds the `TraceError` that ends the block, if one does."""
-        try:
-            yield
-        except TraceError as error:
-            self.add(error)
+        self.problems.setdefault(str(problem), problem)
 
 
-def check_recording(directory: str | os.PathLike[str]) -> list[TraceError]:
+def check_recording(directory: str | os.PathLike[str], report: Report | None = None) -> list[TraceError]:
     """Every problem of a recording.
+
+    Args:
+        directory: the recording.
+        report: an empty one, which is filled.
 
     Raises:
         OSError: there is no such directory, or it cannot be read.
         MissingPackageError: an optional package is needed.
     """
-    return report_on(directory).problems
-
-
-def report_on(directory: str | os.PathLike[str]) -> Report:
-    """The same with notes, and how much was looked at."""
-    report = Report()
+    report = report or Report()
     os.listdir(directory)  # raises; for a reader, a missing directory is one without episodes
     with TraceRecordingReader(directory, on_error="skip") as reader:
         for error in reader.errors:
@@ -88,22 +76,27 @@ def report_on(directory: str | os.PathLike[str]) -> Report:
                 traces.setdefault(name.trace, {"manifest": [], "header": [], "blob": []})[name.kind].append(file)
             elif file.startswith(".") and file.endswith(".tmp"):
                 report.notes.append(f"{file}: being written, or left by a crash")
-        for trace in sorted(traces, key=format.natural_key):
-            report.traces += 1
-            headers = traces[trace]["header"]
-            if traces[trace]["manifest"]:
-                with report.collecting():
-                    _check_manifest(report, reader.directory, trace, headers)
+        for trace, names in sorted(traces.items(), key=lambda item: format.natural_key(item[0])):
+            _check_trace(report, reader, trace, names)
+    return list(report.problems.values())
+
+
+def _check_trace(report: Report, reader: TraceRecordingReader, trace: str, names: dict[str, list[str]]) -> None:
+    report.traces += 1
+    report.batches += len(names["header"])
+    for file in names["manifest"] + names["header"]:
+        try:
+            if file == manifest_name(trace):
+                _check_manifest(report, reader.directory, trace, names["header"])
             else:
-                report.notes.append(f"{manifest_name(trace)}: not there yet, or never written because of a crash")
-            for file in headers:
-                report.batches += 1
-                with report.collecting():
-                    _Batch(report, reader, trace, file).check()
-            for blob in traces[trace]["blob"]:
-                if format.header_name(trace, parse_name(blob).first) not in headers:  # type: ignore[union-attr]
-                    report.notes.append(f"{blob}: without a header: being written, or left by a crash")
-    return report
+                _Batch(report, reader, trace, file).check()
+        except TraceError as error:
+            report.add(error)
+    if not names["manifest"]:
+        report.notes.append(f"{manifest_name(trace)}: not there yet, or never written because of a crash")
+    for blob in names["blob"]:
+        if format.header_name(trace, parse_name(blob).first) not in names["header"]:  # type: ignore[union-attr]
+            report.notes.append(f"{blob}: without a header: being written, or left by a crash")
 
 
 def _check_manifest(report: Report, directory: str, trace: str, headers: list[str]) -> None:
@@ -119,9 +112,8 @@ def _check_manifest(report: Report, directory: str, trace: str, headers: list[st
         if is_current(trace):
             report.add(TraceError("absent, and the trace is of version 2", file=file, field="format"))
         return
-    created = manifest.get("created")
-    if not _is_utc(created):
-        found = repr(created)[:80]
+    if not _is_utc(manifest.get("created")):
+        found = repr(manifest.get("created"))[:80]
         report.add(TraceError("not a time", file=file, field="created", expected=_TIME, found=found))
     if manifest.get("closed") is not True:
         report.notes.append(f"{file}: not closed: still being recorded, or left by a crash")
@@ -139,28 +131,16 @@ def _is_utc(text: Any) -> bool:
 
 
 @dataclass
-class _Placed:
-    """A column, or a loose array: where it lies, and which spans of it episodes have: begin, end, whose."""
+class _Column:
+    """Where a column lies, and which of its bytes episodes have."""
 
     label: str
     dtype: np.dtype[Any]
     row_shape: tuple[int, ...]
-    head: int  # where its .npy header begins
+    row_bytes: int
     begin: int
     end: int
-    spans: list[tuple[int, int, str]] = field(default_factory=list)
-
-    @property
-    def row_bytes(self) -> int:
-        return int(self.dtype.itemsize) * math.prod(self.row_shape)
-
-    def holds(self, array: Any, offset: int) -> bool:
-        """Whether the rows at `offset` can be some of this column; no rows have no row shape."""
-        inside = self.begin <= offset and offset + array.nbytes <= self.end
-        fits = not len(array) or (
-            array.shape[1:] == self.row_shape and not (offset - self.begin) % (self.row_bytes or 1)
-        )
-        return bool(array.dtype == self.dtype and inside and fits)
+    rows: list[Span] = field(default_factory=list)
 
 
 class _Batch:
@@ -174,30 +154,28 @@ class _Batch:
         self.header = read_header(files.read(reader.directory, file, MAX_JSON_BYTES), file)
         # A streamed episode has a blob for every column; it may be longer than stated, its .npy header late.
         self.streamed = any(blob != file[: -len("json")] + "bin" for blob in self.header.blobs)
-        self.columns: dict[tuple[str, Path], list[_Placed]] = {}
-        self.placed: dict[str, list[_Placed]] = {blob: [] for blob in self.header.blobs}
+        self.columns: dict[tuple[str, Path], list[_Column]] = {}
+        self.placed: dict[str, list[Span]] = {blob: [] for blob in self.header.blobs}
         self.whole = True  # no error has left a hole in the picture of the blobs
 
     def error(self, problem: str, field: str = "", **details: Any) -> TraceError:
-        return TraceError(
-            problem, file=self.file, field=field, **{word: str(text)[:90] for word, text in details.items()}
-        )
+        texts = {word: str(detail)[:90] for word, detail in details.items()}
+        return TraceError(problem, file=self.file, field=field, **texts)
 
     @contextmanager
     def collecting(self, where: str) -> Iterator[None]:
         """Adds the error that ends the block; `where` in the header it is, unless the error says it."""
-        with self.report.collecting():
-            try:
-                yield
-            except TraceError as error:
-                self.whole = False
-                if error.file == self.file and not (error.field or "").startswith(where):
-                    error.field = f"{where}.{error.field}" if error.field else where
-                raise
+        try:
+            yield
+        except TraceError as error:
+            self.whole = False
+            if error.file == self.file and not (error.field or "").startswith(where):
+                error.field = f"{where}.{error.field}" if error.field else where
+            self.report.add(error)
 
     def check(self) -> None:
-        header = self.header
-        if header.version < 2 and is_current(self.trace):
+        header, current = self.header, self.header.version >= 2
+        if is_current(self.trace) and not current:
             self.report.add(self.error("absent, and the trace is of version 2", "format"))
         for blob, (size, crc) in header.blobs.items():
             with self.collecting("blobs"):
@@ -210,18 +188,19 @@ class _Batch:
             label = f"episodes[{index}]"
             with self.collecting(label):
                 episode = read_episode(header, index, self.buffer)
-                for path, record, stacked in _records(source) if header.version >= 2 else ():
-                    with self.collecting(f"{label}.{path_text(path)}"):
-                        (self.place_rows if stacked else self.place_loose)(record, label, path)
-                if header.version >= 2:
+                for path, record, stacked in _records(source) if current else ():
+                    where = f"{label}.{path_text(path)}"
+                    with self.collecting(where):
+                        self.place_rows(record, label, path) if stacked else self.place(record, where)
+                if current:
                     self.check_members(episode)
-        for blob, placed in self.placed.items() if self.whole else ():
-            for column in placed:
-                # An episode starts at the next row whose offset is a multiple of 8.
-                skipped = (ROW_ALIGN // math.gcd(ROW_ALIGN, column.row_bytes) - 1) * column.row_bytes
-                self.check_gaps(blob, column.spans, column.begin, column.end, skipped)
-            spans = [(column.head, column.end, column.label) for column in placed]
-            self.check_gaps(blob, spans, 0, header.blobs[blob][0], DATA_ALIGN - 1)
+        if self.whole:
+            for (blob, _), columns in self.columns.items():
+                for column in columns:  # an episode starts at the next row whose offset is a multiple of 8
+                    skipped = (ROW_ALIGN // math.gcd(ROW_ALIGN, column.row_bytes) - 1) * column.row_bytes
+                    self.check_gaps(blob, column.rows, column.begin, column.end, skipped)
+            for blob, (size, _) in header.blobs.items():
+                self.check_gaps(blob, self.placed[blob], 0, size, DATA_ALIGN - 1)
 
     def check_blob(self, blob: str, size: int, crc: str) -> None:
         if parse_name(blob) != parse_name(self.file)._replace(kind="blob"):  # type: ignore[union-attr]
@@ -233,8 +212,6 @@ class _Batch:
         actual = f"{format.crc32(memoryview(data)[:size]):08x}"
         if actual != crc:
             raise TraceError("damaged", file=blob, field="crc32", expected=crc, found=actual)
-
-    # ---- where arrays lie
 
     def read(self, record: Any) -> Any:
         """The array of a record of version 2."""
@@ -249,45 +226,43 @@ class _Batch:
             raise self.error("not little-endian", "dtype", found=record["dtype"])
         return array
 
-    def place_loose(self, record: Any, label: str, path: Path = ()) -> _Placed:
+    def place(self, record: Any, label: str) -> Any:
         """An array with a `.npy` header of its own."""
         array, offset, blob = self.read(record), record["npyoff"], record["npyfile"]
         head = member(record, "npyhdr", int, self.file)
         if offset % DATA_ALIGN:
             raise self.error("not aligned", "npyoff", expected=f"a multiple of {DATA_ALIGN}", found=offset)
         if not self.streamed and self.buffer(blob)[head:offset] != format.write_npy_header(array.dtype, array.shape):
-            raise self.error(
-                "not where the .npy header of this array begins, which ends at its data", "npyhdr", found=head
-            )
-        label = f"{label}.{path_text(path)}" if path else label
-        placed = _Placed(label, array.dtype, array.shape[1:], head, offset, offset + array.nbytes)
-        self.placed[blob].append(placed)
-        return placed
+            raise self.error("not the .npy header of this array, ending at its data", "npyhdr", found=head)
+        self.placed[blob].append((head, offset + array.nbytes, label))
+        return array
 
     def place_column(self, record: Any, label: str) -> None:
-        column = self.place_loose(record, label)
+        array, offset = self.place(record, label), record["npyoff"]
         path = tuple(member(record, "path", list, self.file))
-        if not record["shape"] or any(isinstance(part, (list, dict)) for part in path):
-            raise self.error("malformed", expected="rows, and the path of a leaf")
-        others = self.columns.setdefault((record["npyfile"], path), [])
-        for other in others:
-            if (other.dtype, other.row_shape) == (column.dtype, column.row_shape):
-                raise self.error(f"of the path, dtype and row shape of {other.label}")
-        others.append(column)
+        if not array.ndim or any(isinstance(part, (list, dict)) for part in path):
+            raise self.error("malformed", "path", expected="the path of a leaf, and an array of rows")
+        columns = self.columns.setdefault((record["npyfile"], path), [])
+        for other in columns:
+            if (other.dtype, other.row_shape) == (array.dtype, array.shape[1:]):
+                raise self.error("path, dtype and row shape are those of", found=other.label)
+        row_bytes = array_bytes(array.dtype, array.shape[1:])
+        columns.append(_Column(label, array.dtype, array.shape[1:], row_bytes, offset, offset + array.nbytes))
 
     def place_rows(self, record: Any, label: str, path: Path) -> None:
-        """Rows of a column."""
         array, offset = self.read(record), record["npyoff"]
         if offset % ROW_ALIGN:
             raise self.error("not aligned", "npyoff", expected=f"a multiple of {ROW_ALIGN}", found=offset)
         for column in self.columns.get((record["npyfile"], path), ()):
-            if column.holds(array, offset):
-                column.spans += [(offset, offset + array.nbytes, label)] if array.nbytes else []
+            inside = column.begin <= offset and offset + array.nbytes <= column.end
+            fits = array.shape[1:] == column.row_shape and not (offset - column.begin) % (column.row_bytes or 1)
+            if array.dtype == column.dtype and inside and (fits or not len(array)):  # no rows have no row shape
+                column.rows += [(offset, offset + array.nbytes, label)] if array.nbytes else []
                 return
         found = f"{array.dtype}{list(array.shape)} at {offset}"
-        raise self.error("not rows of a column of this path, dtype and row shape", found=found)
+        raise self.error("not rows of a column of its path, dtype and row shape", found=found)
 
-    def check_gaps(self, blob: str, spans: list[tuple[int, int, str]], begin: int, end: int, most: int) -> None:
+    def check_gaps(self, blob: str, spans: list[Span], begin: int, end: int, most: int) -> None:
         """Spans must not overlap; between them are zeros, at most so many bytes."""
         at, before = begin, "the beginning"
         for start, stop, label in [*sorted(spans), (end, end, "the end")]:
@@ -297,8 +272,6 @@ class _Batch:
                 field, padding = f"bytes {at} to {start}", f"padding, at most {most} zeros"
                 self.report.add(TraceError("belong to nothing", file=blob, field=field, expected=padding))
             at, before = max(at, stop), label
-
-    # ---- whether members agree
 
     def check_members(self, episode: Episode) -> None:
         steps = len(episode)

@@ -118,8 +118,8 @@ class TraceWriter:
         """Commits every ended episode, or, in the background, sees to it that it will be.
 
         Raises:
-            OSError: a file could not be written, now or by the thread of the flush before. The episodes are kept, and the
-                next flush tries again.
+            OSError: a file could not be written, now or by the thread of the flush before. The episodes are kept, and
+                the next flush tries again.
         """
         batch = self.batch
         if batch.prev is not None:
