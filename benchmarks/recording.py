@@ -2,8 +2,8 @@
 
 Recorders: "lists" appends copies to lists and saves them with np.save at the end; "memcpy+write" copies the payload
 into a staging buffer and writes it (the physical limit); ours with durability="none" and with its defaults.
-All run in turn in one process, the first round untimed (fresh pages cost more). The ratio to "lists" is taken round by
-round, then its median. Before that each recorder's data of a short run is read back and compared.
+All run in turn in one process, the first round untimed. The ratio to "lists" is taken round by round, then its median.
+Before that each recorder's data of a short run is read back and compared.
 """
 
 from __future__ import annotations
@@ -180,6 +180,9 @@ def measure(workload: Workload, repeats: int, parent: str) -> dict[str, list[flo
             directory = tempfile.mkdtemp(dir=parent)
             try:
                 gc.collect()
+                # Touched and freed: else whoever needs memory that a virtual machine has meanwhile given back to its
+                # host waits for that, up to five times as long as for anything measured here, now and then.
+                np.ones(3 * workload.payload, np.uint8)
                 start = time.perf_counter()
                 kept = RECORDERS[name](ring, directory)  # what it frees afterwards is not counted
                 seconds[name].append(time.perf_counter() - start)

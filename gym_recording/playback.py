@@ -36,7 +36,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         directory: the recording. One that does not exist has no episodes.
         on_error: "raise": what is missing or damaged is an error where it is reached; the rest can be read by index.
             "skip": the first look is at everything, what is bad is left out and put in `errors`.
-        verify: whether to compare the checksums of blobs when they are opened; those of headers and manifests always are.
+        verify: whether to compare the checksums of blobs when they are opened; headers and manifests are always compared.
         mmap: False reads blobs into memory: for places where others truncate files.
 
     Attributes:
