@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -19,11 +19,12 @@ from .episode import DictColumns, Episode, TupleColumns
 from .errors import TraceError
 from .format import crc32, document_version, member, parse_name, read_array, read_document, write_document
 from .layout import Layout
-from .rows import PiecedArray
+from .rows import PiecedArray, StoredRows
 from .values import Path
 
 _ARRAYS = (("observations", ("observations",)), ("actions", ("actions",)), ("rewards", ("rewards",)))
 _PLAIN_MEMBERS = ("terminated", "truncated", "ended_by", "seed", "started", "lane", "headless", "gaps")
+_LINES = ",\n"
 _dumps = json.JSONEncoder(allow_nan=False).encode
 
 
@@ -46,7 +47,7 @@ def encode_batch(episodes: Sequence[Mapping[str, Any]], first: int, blob: str) -
         blob: the name that the blob will have.
     """
     layout = Layout(blob)
-    placing = _Text(layout.place, layout.place_loose)
+    placing = EpisodeText(layout.place, layout.place_loose)
     for episode in episodes:
         placing.members(episode)
     pieces = layout.lay()
@@ -55,14 +56,18 @@ def encode_batch(episodes: Sequence[Mapping[str, Any]], first: int, blob: str) -
         size += len(piece)
         crc = crc32(piece, crc)
     blobs = [{"fn": blob, "size": size, "crc32": f"{crc:08x}"}] if pieces else []
-    columns = ",\n".join([column.text() for column in layout.columns.values()])
-    text = _Text(layout.record, layout.loose_record)
-    texts = ",\n".join([_episode_text(episode, text.members(episode)) for episode in episodes])
-    body = f'"first": {first}, "blobs": {_dumps(blobs)}, "columns": [{columns}],\n"episodes": [\n{texts}\n]'
-    return EncodedBatch(write_document(body), pieces)
+    columns = [column.text() for column in layout.columns.values()]
+    text = EpisodeText(layout.record, layout.loose_record)
+    return EncodedBatch(write_header(first, blobs, columns, map(text.episode, episodes)), pieces)
 
 
-class _Text:
+def write_header(first: int, blobs: list[dict[str, Any]], columns: Iterable[str], episodes: Iterable[str]) -> bytes:
+    """A header of JSON texts of its columns and episodes."""
+    body = f'"columns": [{_LINES.join(columns)}],\n"episodes": [\n{_LINES.join(episodes)}\n]'
+    return write_document(f'"first": {first}, "blobs": {_dumps(blobs)}, {body}')
+
+
+class EpisodeText:
     """The JSON of episodes. `rows` gives that of an array of rows, `loose` that of an array which is one value."""
 
     def __init__(self, rows: Callable[[Any, Path], str], loose: Callable[[Any], str]) -> None:
@@ -85,9 +90,14 @@ class _Text:
             members.append(f'"infos": [{", ".join(infos)}]')
         return members
 
+    def episode(self, episode: Mapping[str, Any]) -> str:
+        """The whole episode."""
+        plain = [f'"{key}": {_plain_text(episode[key])}' for key in _PLAIN_MEMBERS if key in episode]
+        return f"{{{', '.join(self.members(episode) + plain)}}}"
+
     def column(self, value: Any, path: Path) -> str:
         """What `Column.finish` gave."""
-        if isinstance(value, (np.ndarray, PiecedArray)):
+        if isinstance(value, (np.ndarray, PiecedArray, StoredRows)):
             return self.rows(value, path)
         if isinstance(value, tuple):
             return _tuple_text([self.column(item, (*path, index)) for index, item in enumerate(value)])
@@ -98,7 +108,7 @@ class _Text:
     def value(self, value: Any) -> str:
         """One value in canonical form."""
         if isinstance(value, (np.ndarray, np.generic)):
-            return self.loose(np.asarray(value))
+            return self.loose(value)
         if isinstance(value, list):
             return "[{}]".format(", ".join([self.value(item) for item in value]))
         if isinstance(value, tuple):
@@ -106,13 +116,8 @@ class _Text:
         if isinstance(value, Mapping):
             return _dict_text([(key, self.value(item)) for key, item in value.items()])
         if value.__class__ is complex or (value.__class__ is float and not math.isfinite(value)):
-            return self.loose(np.asarray(value))  # strict JSON has no such numbers
+            return self.loose(value)  # strict JSON has no such numbers
         return _plain_text(value)
-
-
-def _episode_text(episode: Mapping[str, Any], members: list[str]) -> str:
-    plain = [f'"{key}": {_plain_text(episode[key])}' for key in _PLAIN_MEMBERS if key in episode]
-    return "{{{}}}".format(", ".join(members + plain))
 
 
 def _plain_text(value: Any) -> str:
@@ -140,6 +145,14 @@ def _dict_text(items: list[tuple[Any, str]]) -> str:
 # ---- reading
 
 
+class BlobEntry(NamedTuple):
+    """What a header says of a blob: how many bytes count, and the checksum of those from `start` on."""
+
+    size: int
+    crc32: str
+    start: int
+
+
 class Header(NamedTuple):
     """A header whose own members are well-formed; its episodes are untrusted until `read_episode` has read them.
 
@@ -147,14 +160,14 @@ class Header(NamedTuple):
         file: its name.
         version: the major version, 1 also for version 0.
         first: the number of its first episode in its trace; None in versions 0 and 1.
-        blobs: `{name: (size, crc32)}`; empty in versions 0 and 1.
+        blobs: by name; empty in versions 0 and 1.
         columns, episodes: JSON objects.
     """
 
     file: str
     version: int
     first: int | None
-    blobs: dict[str, tuple[int, str]]
+    blobs: dict[str, BlobEntry]
     columns: list[dict[str, Any]]
     episodes: list[dict[str, Any]]
 
@@ -178,7 +191,9 @@ def read_header(data: bytes, file: str) -> Header:
         name, fn = parse_name(member(blob, "fn", str, file)), blob["fn"]
         if name is None or name.kind != "blob" or fn in blobs:
             raise TraceError("not the name of a blob", file=file, field="blobs.fn", found=repr(fn)[:80])
-        blobs[fn] = (member(blob, "size", int, file), member(blob, "crc32", str, file))
+        blobs[fn] = BlobEntry(
+            member(blob, "size", int, file), member(blob, "crc32", str, file), member(blob, "start", int, file, 0)
+        )
     columns = member(document, "columns", list, file)
     return Header(file, 2, member(document, "first", int, file), blobs, columns, episodes)
 
@@ -312,9 +327,13 @@ class _Decoder:
             return
         if kind != "dict":
             raise TraceError("unknown", field="__type", expected="ndarray, tuple or dict", found=repr(kind)[:80])
+        seen = set()
         for pair in member(value, "items", list, self.header.file):
             if not isinstance(pair, list) or len(pair) != 2 or isinstance(pair[0], (list, dict)):
                 raise TraceError("malformed", field="items", expected="[key, value]", found=repr(pair)[:80])
+            if pair[0] in seen:
+                raise TraceError("a key stands twice", field="items", found=repr(pair[0])[:80])
+            seen.add(pair[0])
             yield pair[0], pair[1]
 
     def infos(self, entries: Any, rows: int) -> list[dict[Any, Any]]:

@@ -13,8 +13,10 @@ from typing import Any, Callable
 import numpy as np
 
 from .errors import TraceError
-from .rows import INT64, LARGE_ROW, PYTHON_SCALARS, Arrays, Ints, LargeArrays, Rows, Scalars
+from .rows import INT64, LARGE_ROW, PYTHON_SCALARS, Arrays, Ints, LargeArrays, PiecedArray, Rows, Scalars
 from .values import INT64_MAX, INT64_MIN, MAX_DEPTH, Path, normalise, normalise_key, path_text, snapshot
+
+VALUE_BYTES = 300  # of header and blob, for a value that is not stacked
 
 
 class Column:
@@ -35,22 +37,27 @@ class Column:
         self.add: Callable[[Any], None] = self.change
 
     def __len__(self) -> int:
-        return 0 if self.rows is None else len(self.rows)
+        rows = self.rows
+        return 0 if rows is None else len(rows) if rows.stored is None else len(rows.stored) + len(rows)
 
     def __getitem__(self, index: int) -> Any:
         if self.rows is None:
             raise IndexError(index)
-        return self.rows[index]
+        stored = self.rows.stored
+        if stored is None:
+            return self.rows[index]
+        return stored[index] if index < len(stored) else self.rows[index - len(stored)]
 
     def change(self, value: Any) -> None:
         """Takes a value that does not fit as it is: the first of an episode, of another kind, or not canonical."""
         value = normalise(value, self.path)
-        rows = self.rows
-        if rows is None or not (rows.take(value) if len(rows) else rows.restart(value)):
-            if rows is None or not len(rows):
+        rows, count = self.rows, len(self)
+        if rows is None or not (rows.take(value) if count else rows.restart(value)):
+            if rows is None or not count:
                 rows = self._rows_for(value)
             else:
-                rows = rows.widened(value) or Loose(self, [rows[i] for i in range(len(rows))])
+                values = [self[i] for i in range(count)]
+                rows = rows.widened(value, values) or Loose(self, values)
             rows.take(value)
         self._become(rows)
 
@@ -78,18 +85,26 @@ class Column:
         """Forgets the rows from `count` on, and a change of kind that only they brought."""
         if self.rows is None:
             return
-        self.add = self.rows.add
-        if self.rows.changed and len(self.rows) > count:
-            values = [self.rows[i] for i in range(count)]
+        self.add = self.rows.add if count or self.rows.guesses else self.change
+        if self.rows.changed and len(self) > count:
+            values = [self[i] for i in range(count)]
             self.rows, self.add = None, self.change
             for value in values:
                 self.add(value)
         else:
-            self.rows.cut(count)
+            self.rows.cut(count if self.rows.stored is None else count - len(self.rows.stored))
 
     def finish(self) -> Any:
         """The rows as they are stored: an array (n, ...), maybe pieced; a dict or tuple of such; a list of n values."""
         return np.empty(0) if self.rows is None or not len(self.rows) else self.rows.finish()
+
+    def hand_over(self, blob: Callable[[], Any]) -> Any:
+        """What `finish` gives, with `StoredRows` for arrays, on which later rows follow; `blob` makes their blobs."""
+        return np.empty(0) if self.rows is None or not len(self) else self.rows.hand_over(blob)
+
+    def size(self) -> int:
+        """About how many bytes of disk the rows take that are not handed over."""
+        return 0 if self.rows is None else self.rows.size()
 
     def clear(self) -> None:
         """Starts the next episode. The kind stays as a guess, which the first value confirms or corrects."""
@@ -107,6 +122,7 @@ class Fields(Rows):
 
     def __init__(self, column: Column, value: Mapping[Any, Any]) -> None:
         self.column = column
+        self.stored = None  # the children have theirs
         self.children: dict[Any, Column] = {}
         for key in value:
             key = normalise_key(key, column.path)
@@ -143,6 +159,12 @@ class Fields(Rows):
     def finish(self) -> Any:
         return {key: child.finish() for key, child in self.children.items()}
 
+    def hand_over(self, blob: Callable[[], Any]) -> Any:
+        return {key: child.hand_over(blob) for key, child in self.children.items()}
+
+    def size(self) -> int:
+        return sum(child.size() for child in self.children.values())
+
     def clear(self) -> bool:
         for child in self.children.values():
             child.clear()
@@ -156,6 +178,7 @@ class Items(Rows):
 
     def __init__(self, column: Column, value: tuple[Any, ...]) -> None:
         self.column = column
+        self.stored = None
         self.children = [Column((*column.path, index)) for index in range(len(value))]
 
     def __len__(self) -> int:
@@ -187,6 +210,12 @@ class Items(Rows):
     def finish(self) -> Any:
         return tuple(child.finish() for child in self.children)
 
+    def hand_over(self, blob: Callable[[], Any]) -> Any:
+        return tuple(child.hand_over(blob) for child in self.children)
+
+    def size(self) -> int:
+        return sum(child.size() for child in self.children)
+
     def clear(self) -> bool:
         for child in self.children:
             child.clear()
@@ -196,12 +225,16 @@ class Items(Rows):
 class Loose(Rows):
     """Values that cannot be stacked, a copy of each: text, lists, None, ragged arrays, what changes in mid-episode."""
 
-    __slots__ = ()
+    __slots__ = ("handed_over",)
     changed = True
 
     def __init__(self, column: Column, values: list[Any]) -> None:
         super().__init__(column)
         self.values = values
+        self.handed_over = 0
+
+    def __getitem__(self, index: int) -> Any:
+        return snapshot(self.values[index], self.column.path)  # whoever looks may write to it
 
     def add(self, value: Any) -> None:
         self.values.append(snapshot(value, self.column.path))
@@ -212,3 +245,21 @@ class Loose(Rows):
 
     def finish(self) -> Any:
         return list(self.values)
+
+    def hand_over(self, blob: Callable[[], Any]) -> Any:
+        self.handed_over = len(self.values)  # they stay in memory: a header lists them anew each time
+        return list(self.values)
+
+    def size(self) -> int:
+        return sum(map(size_of, self.values[self.handed_over :]))
+
+
+def size_of(value: Any) -> int:
+    """About how many bytes of disk a value or a finished column takes."""
+    if isinstance(value, (np.ndarray, PiecedArray)):
+        return int(value.nbytes)
+    if isinstance(value, (list, tuple)):
+        return VALUE_BYTES + sum(map(size_of, value))
+    if isinstance(value, Mapping):
+        return VALUE_BYTES + sum(map(size_of, value.values()))
+    return len(value) if isinstance(value, str) else 8

@@ -8,6 +8,7 @@ Nothing here knows what the bytes mean.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import stat
@@ -76,6 +77,42 @@ def _write_all(descriptor: int, pieces: Sequence[Buffer]) -> None:
             first += 1
         if written:
             views[first] = views[first][written:]
+
+
+def write_at(directory: str, name: str, offset: int, pieces: Sequence[Buffer], sync: bool) -> None:
+    """Writes into a file from `offset` on; makes the file if it is not there. What lies behind stays.
+
+    Raises:
+        OSError: it names the file. What lies from `offset` on is not to be trusted then.
+    """
+    path = os.path.join(directory, name)
+    flags = (_CREATE_FLAGS & ~os.O_EXCL) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            _write_all(descriptor, pieces)
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), path) from error
+
+
+def read_at(directory: str, name: str, offset: int, size: int) -> bytes:
+    """`size` bytes of a file from `offset` on.
+
+    Raises:
+        OSError: it cannot be read, or ends before; it names the file.
+    """
+    path = os.path.join(directory, name)
+    with open(path, "rb", buffering=0) as file:
+        file.seek(offset)
+        data = file.read(size) or b""
+    if len(data) != size:
+        raise OSError(errno.EIO, "shorter than what was written to it", path)
+    return data
 
 
 def sync_directory(directory: str) -> None:

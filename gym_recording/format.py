@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from io import BytesIO
 from typing import Any, Callable, Literal, NamedTuple, Sequence
 
@@ -25,6 +26,7 @@ except ImportError:
 VERSION = (2, 0)
 ROW_ALIGN = 8  # every array record; version 1 readers map float64 straight at it
 DATA_ALIGN = 64  # every column; NumPy's own alignment of .npy data, a cache line
+MAX_EPISODES = 10**9  # of a batch
 MAX_JSON_BYTES = 1 << 30  # of a manifest or header
 
 FORMAT = json.dumps({"name": "gym-recording", "version": list(VERSION)})
@@ -68,9 +70,9 @@ def header_name(trace: str, first: int) -> str:
     return f"{trace}.ep{first:09}.json"
 
 
-def blob_name(trace: str, first: int) -> str:
-    """The blob of that batch."""
-    return f"{trace}.ep{first:09}.bin"
+def blob_name(trace: str, first: int, column: int | None = None) -> str:
+    """The blob of that batch, or, of a streamed one, that of a column."""
+    return f"{trace}.ep{first:09}.bin" if column is None else f"{trace}.ep{first:09}.{column}.bin"
 
 
 def parse_name(name: str) -> Name | None:
@@ -206,7 +208,8 @@ def read_manifest(data: bytes, file: str) -> dict[str, Any]:
         name = parse_name(member(entry, "fn", str, file))
         if name is None or name.kind != "header":
             raise TraceError("not the name of a header", file=file, field="batches.fn", found=repr(entry["fn"])[:80])
-        member(entry, "len", int, file)
+        if member(entry, "len", int, file) > MAX_EPISODES:
+            raise TraceError("too many episodes", file=file, field="batches.len", found=str(entry["len"])[:40])
         if entry.get("first") is not None:  # version 1 wrote null after a user threw the buffer away
             member(entry, "first", int, file)
     return document
@@ -239,12 +242,15 @@ def record_text(dtype: np.dtype[Any], row_shape: tuple[int, ...], blob: str) -> 
     return record
 
 
-def write_npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """The `.npy` 1.0 header (numpy.lib.format) of a C-ordered array: a multiple of 64 bytes, so data stays aligned."""
+def write_npy_header(dtype: np.dtype[Any], shape: tuple[int, ...], size: int = 0) -> bytes:
+    """The `.npy` 1.0 header (numpy.lib.format) of a C-ordered array.
+
+    It has `size` bytes if that is given and enough, else the next multiple of 64, so that the data stays aligned.
+    """
     carrier, _ = stored_dtype(dtype)
     descr = dtype_text(carrier) if carrier.names is not None else repr(carrier.str)
     text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {tuple(map(int, shape))}, }}".encode("latin1")
-    padding = -(10 + len(text) + 1) % DATA_ALIGN
+    padding = max(size - (10 + len(text) + 1), -(10 + len(text) + 1) % DATA_ALIGN)
     return b"\x93NUMPY\x01\x00" + (len(text) + padding + 1).to_bytes(2, "little") + text + b" " * padding + b"\n"
 
 
@@ -311,7 +317,9 @@ def _skip_npy_header(data: Any, offset: int, dtype: Any, shape: list[int], blob:
     try:
         version = np.lib.format.read_magic(stream)
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        npy_shape, fortran, npy_dtype = reader(stream)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of Python 2 on Windows: lengths with an L
+            npy_shape, fortran, npy_dtype = reader(stream)
     except Exception as error:  # NumPy raises what its parts raise: ValueError, EOFError, SyntaxError, tokenize's
         raise TraceError(f"not a .npy header: {error}", file=blob, field=f"offset {offset}") from error
     if list(npy_shape) != shape or npy_dtype != dtype:

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Callable
 
 from . import files
-from .batch import read_episode
 from .errors import MissingEpisodesError, TraceError
 from .format import MAX_JSON_BYTES, header_name, is_current, member, natural_key, parse_name, read_manifest
-
-if TYPE_CHECKING:
-    from .playback import TraceRecordingReader
 
 
 @dataclass
@@ -48,6 +44,7 @@ class Trace:
         env: what is known of the environment: id, kwargs, spaces.
         metadata: the user's own.
         batches: in order.
+        error: why its manifest cannot be read, or None. Its episodes may be all there.
     """
 
     name: str
@@ -57,6 +54,7 @@ class Trace:
     env: dict[str, Any] = field(default_factory=dict)
     metadata: Any = None
     batches: list[BatchFile] = field(default_factory=list)
+    error: TraceError | None = None
 
     def __len__(self) -> int:
         """How many episodes it has."""
@@ -64,33 +62,28 @@ class Trace:
 
 
 class Index:
-    """What one look at a directory shows: the traces, their batches, where each episode is."""
+    """The traces of a directory, in order, as one look at it shows them.
 
-    def __init__(self, reader: TraceRecordingReader) -> None:
-        self.reader = reader
-        self.errors: list[TraceError] = []
+    Args:
+        directory: one that does not exist has no traces.
+        count: reads the header of a name and gives the number of its episodes. Raises `TraceError`.
+    """
+
+    def __init__(self, directory: str, count: Callable[[str], int]) -> None:
+        self._directory = directory
+        self._count = count
         manifests: dict[str, str] = {}
         headers: dict[str, dict[str, int]] = {}
-        for file in files.listing(reader.directory):
+        for file in files.listing(directory):
             name = parse_name(file)
             if name is not None and name.kind != "blob":
-                headers.setdefault(name.trace, {})
+                found = headers.setdefault(name.trace, {})
                 if name.kind == "header":
-                    headers[name.trace][file] = name.first
+                    found[file] = name.first
                 else:
                     manifests[name.trace] = file
         self.traces = [self._trace(name, manifests.get(name), found) for name, found in headers.items()]
         self.traces.sort(key=lambda trace: (trace.created, natural_key(trace.name)))
-        if reader.on_error == "skip":
-            for trace in self.traces:
-                trace.batches = [batch for batch in trace.batches if self._is_good(batch)]
-        self._batches = [batch for trace in self.traces for batch in trace.batches]
-        self._starts: list[int] = []
-        self.count = 0
-        for batch in self._batches:
-            self._starts.append(self.count)
-            self.count += batch.count
-        del self.reader
 
     def _trace(self, name: str, manifest: str | None, found: dict[str, int]) -> Trace:
         trace = Trace(name)
@@ -99,9 +92,7 @@ class Index:
             try:
                 listed = self._read_manifest(trace, manifest)
             except TraceError as error:
-                if self.reader.on_error == "raise":
-                    raise
-                self.errors.append(error)  # the headers say all that it did, but for the user's metadata
+                trace.error = error  # the headers say all that it did, but for what is the trace's own
         firsts = {**{file: parse_name(file).first for file in listed}, **found}  # type: ignore[union-attr]
         end = 0
         for file, first in sorted(firsts.items(), key=lambda item: item[1]):
@@ -123,18 +114,18 @@ class Index:
 
     def _read_manifest(self, trace: Trace, file: str) -> dict[str, int]:
         """What a manifest says of its trace, and the headers that it lists, with the number of their episodes."""
-        manifest = read_manifest(files.read(self.reader.directory, file, MAX_JSON_BYTES), file)
-        trace.created = member(manifest, "created", str, file, "")
-        trace.closed = member(manifest, "closed", bool, file, False)
-        trace.writer = member(manifest, "writer", dict, file, {})
-        trace.env = member(manifest, "env", dict, file, {})
-        trace.metadata = manifest.get("metadata")
+        manifest = read_manifest(files.read(self._directory, file, MAX_JSON_BYTES), file)
         listed: dict[str, int] = {}
         for entry in manifest["batches"]:
             name = parse_name(entry["fn"])
             if name is None or name.trace != trace.name or entry["fn"] in listed:
                 raise TraceError("not a batch of this trace, or listed twice", file=file, found=entry["fn"])
             listed[entry["fn"]] = entry["len"]
+        trace.created = member(manifest, "created", str, file, "")
+        trace.closed = member(manifest, "closed", bool, file, False)
+        trace.writer = member(manifest, "writer", dict, file, {})
+        trace.env = member(manifest, "env", dict, file, {})
+        trace.metadata = manifest.get("metadata")
         return listed
 
     def _batch(self, file: str, first: int, count: int | None, is_there: bool) -> BatchFile:
@@ -143,24 +134,29 @@ class Index:
         if count is not None:
             return BatchFile(file, first, count)
         try:
-            header = self.reader._read_header(file)
+            return BatchFile(file, first, self._count(file))
         except TraceError as error:
             return BatchFile(file, first, 0, error)
-        return BatchFile(file, first, len(header.episodes))
 
-    def _is_good(self, batch: BatchFile) -> bool:
-        try:
-            header = self.reader._header(batch)
-            for number in range(batch.count):
-                read_episode(header, number, self.reader.get_binfile)
-        except TraceError as error:
-            self.errors.append(error)
-            return False
-        return True
+    def keep(self, is_good: Callable[[BatchFile], bool]) -> None:
+        """Leaves out the batches that are not."""
+        for trace in self.traces:
+            trace.batches = [batch for batch in trace.batches if is_good(batch)]
 
     def problems(self) -> list[TraceError]:
-        """Everything that this look found to be missing or damaged."""
-        return self.errors + [batch.error for batch in self._batches if batch.error is not None]
+        """What this look found to be missing or damaged."""
+        errors = [trace.error for trace in self.traces]
+        errors += [batch.error for trace in self.traces for batch in trace.batches]
+        return [error for error in errors if error is not None]
+
+    def number(self) -> None:
+        """Gives the episodes their numbers; `count` and `locate` go by them."""
+        self._batches = [batch for trace in self.traces for batch in trace.batches]
+        self._starts: list[int] = []
+        self.count = 0
+        for batch in self._batches:
+            self._starts.append(self.count)
+            self.count += batch.count
 
     def locate(self, number: int) -> tuple[BatchFile, int]:
         """The batch of an episode, and its number there."""

@@ -10,13 +10,16 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, overload
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Callable, overload
 
 from .columns import Column
 from .errors import ClosedError, TraceError
 from .values import normalise_key, path_text, snapshot
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+FIRST_WATCH = 16  # steps of an episode before it is first asked how large it is
 
 
 class Lane:
@@ -33,6 +36,9 @@ class Lane:
         steps: how many whole steps it has, T.
         first: how many observations come before the first step: 1 after a reset, else 0.
         dirty: something was begun and not finished, or the lane is closed.
+        watch: the number of steps at which to look how large the episode has become.
+        handed: how many steps are handed over to `stream`.
+        stream: where the episode goes, if it is streamed.
     """
 
     def __init__(
@@ -48,6 +54,7 @@ class Lane:
         self.observations = Column(("observations",))
         self.actions = Column(("actions",))
         self.rewards = Column(("rewards",))
+        self.timestamps = Column(("timestamps",))
         self.number = number
         self.infos = Infos() if infos else None
         self.closed = False
@@ -59,16 +66,18 @@ class Lane:
             column.clear()
         if self.infos is not None:
             self.infos.clear()
-        self.timestamps: list[float] = []
+        self.timestamps.clear()
         self.steps = 0
         self.first = 0
         self.began: dict[str, Any] = {}
-        self.terminated: bool | None = None
-        self.truncated: bool | None = None
+        self.flags: tuple[int, bool | None, bool | None] = (0, None, None)  # after how many steps, and the two
         self.gaps: list[int] = []
         self.lost = False
+        self.watch = FIRST_WATCH
+        self.handed = 0
+        self.stream: Stream | None = None
         self._ended: dict[str, Any] | None = None
-        self.dirty = False
+        self.dirty = self.closed
 
     @property
     def running(self) -> bool:
@@ -88,13 +97,13 @@ class Lane:
         if self.closed:
             raise ClosedError("the recorder is closed; wrap the environment anew to record more")
         if self._ended is not None:
-            self._append()
+            self.settle()
             return
         count = self.steps
         self.observations.cut(count + self.first)
         self.actions.cut(count)
         self.rewards.cut(count)
-        del self.timestamps[count:]
+        self.timestamps.cut(count)
         if self.infos is not None:
             self.infos.cut(count + self.first)
         self.lost = True
@@ -151,18 +160,22 @@ class Lane:
         Raises:
             TraceError: the observation or reward cannot be stored; the step is not recorded, and a gap is noted.
         """
+        if not self.dirty or self.closed:  # ended, closed or forked in the middle of the step, which is nobody's now
+            self.lost = True
+            return
         self.observations.add(observation)
         self.rewards.add(reward)
         if self._clock is not None:
-            self.timestamps.append(self._clock())
+            self.timestamps.add(self._clock())
         if self.infos is not None:
             self.infos.add(self.steps + self.first, info)
         if self.lost:
             if self.running:
                 self.gaps.append(self.steps)
             self.lost = False
-        self.terminated = terminated if terminated is None else bool(terminated)
-        self.truncated = truncated if truncated is None else bool(truncated)
+        terminated = terminated if terminated is None else bool(terminated)
+        truncated = truncated if truncated is None else bool(truncated)
+        self.flags = (self.steps + 1, terminated, truncated)
         self.steps += 1
         self.dirty = False
 
@@ -179,37 +192,61 @@ class Lane:
             return False
         self.dirty = True
         self._ended = self._episode(reason)
-        self._append()
+        self.settle()
         return True
 
-    def _append(self) -> None:
-        episodes = self._episodes()
-        if not (episodes and episodes[-1] is self._ended):
-            episodes.append(self._ended)  # type: ignore[arg-type]
-        self.forget()
+    def settle(self) -> None:
+        """Hands over the episode that has ended, if an interrupt came before that was done."""
+        if self._ended is not None:
+            if self.stream is not None:
+                self.stream.episode = self._ended
+            else:
+                episodes = self._episodes()
+                if not (episodes and episodes[-1] is self._ended):
+                    episodes.append(self._ended)
+            self.forget()
 
-    def _episode(self, reason: str) -> dict[str, Any]:
+    def hand_over(self) -> None:
+        """Hands the rows so far to `stream`."""
+        if self.stream is not None:
+            self.stream.episode = self._episode(None)
+            self.handed = self.steps
+
+    def size(self) -> int:
+        """About how many bytes of disk the running episode takes, without what is handed over."""
+        columns = [self.observations, self.actions, self.rewards, self.timestamps]
+        if self.infos is not None:
+            columns += [column for entry in self.infos.columns.values() for column in entry]
+        return sum(column.size() for column in columns)
+
+    def _episode(self, reason: str | None) -> dict[str, Any]:
+        """The episode as `batch` wants it; `reason` is None while it runs."""
+        stream = self.stream
+        finish = Column.finish if stream is None else lambda column: column.hand_over(stream.new_blob)
         episode: dict[str, Any] = {
-            "observations": self.observations.finish(),
-            "actions": self.actions.finish(),
-            "rewards": self.rewards.finish(),
+            "observations": finish(self.observations),
+            "actions": finish(self.actions),
+            "rewards": finish(self.rewards),
         }
-        if self.terminated is not None:
-            episode["terminated"] = self.terminated
-        if self.truncated is not None:
-            episode["truncated"] = self.truncated
-        episode["ended_by"] = "terminated" if self.terminated else "truncated" if self.truncated else reason
+        if reason is not None:
+            steps, terminated, truncated = self.flags
+            if steps == self.steps:  # else they are those of a step that was cut back
+                episode.update({} if terminated is None else {"terminated": terminated})
+                episode.update({} if truncated is None else {"truncated": truncated})
+                reason = "terminated" if terminated else "truncated" if truncated else reason
+            episode["ended_by"] = reason
         episode.update(self.began)
         if self.number is not None:
             episode["lane"] = self.number
         if not self.first:
             episode["headless"] = True
-        if self.gaps:
-            episode["gaps"] = self.gaps
+        gaps = sorted({gap for gap in self.gaps if gap < self.steps})
+        if gaps:
+            episode["gaps"] = gaps
         if self._clock is not None:
-            episode["timestamps"] = np.array(self.timestamps, dtype="float64")
+            episode["timestamps"] = finish(self.timestamps)
         if self.infos is not None:
-            episode["infos"] = self.infos.finish()
+            episode["infos"] = self.infos.finish(finish)
         return episode
 
 
@@ -217,7 +254,7 @@ class Infos:
     """The infos of the running episode: a sparse column per key, and the rows at which it has a value."""
 
     def __init__(self) -> None:
-        self.columns: dict[Any, tuple[list[int], Column]] = {}
+        self.columns: dict[Any, tuple[Column, Column]] = {}
         self.refused: set[Any] = set()
 
     def add(self, row: int, info: Any) -> None:
@@ -235,7 +272,7 @@ class Infos:
                 except TraceError as error:
                     self._refuse(key, error)
                     continue
-                entry = self.columns.setdefault(key, ([], Column(("infos", key))))
+                entry = self.columns.setdefault(key, (Column(("infos", key, "rows")), Column(("infos", key))))
             at, column = entry
             try:
                 column.add(value)
@@ -243,7 +280,7 @@ class Infos:
                 column.cut(len(at))
                 self._refuse(key, error)
             else:
-                at.append(row)
+                at.add(row)
 
     def _refuse(self, key: Any, error: TraceError) -> None:
         if key not in self.refused:
@@ -253,9 +290,11 @@ class Infos:
     def cut(self, rows: int) -> None:
         """Forgets what came with observation `rows` and later ones."""
         for at, column in self.columns.values():
-            while at and at[-1] >= rows:
-                at.pop()
-            column.cut(len(at))
+            count = min(len(at), len(column))
+            while count and at[count - 1] >= rows:
+                count -= 1
+            at.cut(count)
+            column.cut(count)
 
     def clear(self) -> None:
         """Starts the next episode."""
@@ -263,12 +302,10 @@ class Infos:
             at.clear()
             column.clear()
 
-    def finish(self) -> dict[Any, dict[str, Any]]:
-        """`{key: {"rows": int64 (n,), "values": as Column.finish gives them}}` for the keys that the episode has."""
+    def finish(self, finish: Callable[[Column], Any]) -> dict[Any, dict[str, Any]]:
+        """`{key: {"rows": int64 (n,), "values": (n, ...)}}`, as `finish` gives them, for the keys that there are."""
         return {
-            key: {"rows": np.array(at, dtype="int64"), "values": column.finish()}
-            for key, (at, column) in self.columns.items()
-            if at
+            key: {"rows": finish(at), "values": finish(column)} for key, (at, column) in self.columns.items() if len(at)
         }
 
 

@@ -36,10 +36,7 @@ class BlobColumn:
         start = -(-self.rows // self.stride) * self.stride
         if start != self.rows:
             self.pieces.append(bytes((start - self.rows) * self.row_bytes))
-        if isinstance(array, PiecedArray):
-            self.pieces.extend(map(_bytes_of, array.pieces))
-        else:
-            self.pieces.append(_bytes_of(array))
+        self.pieces += pieces_of(array)
         self.rows = start + array.shape[0]
         return start
 
@@ -54,8 +51,7 @@ class BlobColumn:
 
     def text(self) -> str:
         """The entry in the header's `columns`."""
-        path = json.dumps(list(self.path))
-        return f'{self.record(self.rows, self.offset)[:-1]}, "npyhdr": {self.npyhdr}, "path": {path}}}'
+        return column_text(self.record(self.rows, self.offset), self.npyhdr, self.path)
 
 
 class Layout:
@@ -79,9 +75,10 @@ class Layout:
         self.placed.append((column, column.append(array), shape[0]))
         return ""
 
-    def place_loose(self, array: Any) -> str:
+    def place_loose(self, value: Any) -> str:
+        array = np.asarray(value)
         column = BlobColumn((), array.dtype, array.shape)
-        column.pieces, column.rows = [_bytes_of(array)], 1
+        column.pieces, column.rows = pieces_of(array), 1
         self.loose.append(column)
         return ""
 
@@ -98,7 +95,7 @@ class Layout:
             offset = column.end
         self._next = iter(self.placed)
         self._next_loose = iter(self.loose)
-        return list(_joined(pieces))
+        return list(joined(pieces))
 
     def _place_empty(self) -> None:
         """Arrays without a row have the dtype of the first column of their path, their own if there is none."""
@@ -118,10 +115,24 @@ class Layout:
             return record_text(column.dtype, (), self.blob)(0, column.offset)
         return column.record(rows, column.offset + start * column.row_bytes)  # type: ignore[no-any-return]
 
-    def loose_record(self, array: Any) -> str:
+    def loose_record(self, value: Any) -> str:
         column = next(self._next_loose)
-        text = record_text(column.dtype, column.row_shape, self.blob)(-1, column.offset)
-        return f'{text[:-1]}, "npyhdr": {column.npyhdr}}}'
+        return loose_text(column.dtype, column.row_shape, self.blob, column.offset, column.npyhdr)
+
+
+def column_text(record: str, npyhdr: int, path: Path) -> str:
+    """An array record as a header lists it in `columns`."""
+    return f'{record[:-1]}, "npyhdr": {npyhdr}, "path": {json.dumps(list(path))}}}'
+
+
+def loose_text(dtype: np.dtype[Any], shape: tuple[int, ...], blob: str, offset: int, npyhdr: int) -> str:
+    """The array record of a loose array."""
+    return f'{record_text(dtype, shape, blob)(-1, offset)[:-1]}, "npyhdr": {npyhdr}}}'
+
+
+def pieces_of(array: Any) -> list[Any]:
+    """The bytes of an array, or of one in pieces."""
+    return [_bytes_of(piece) for piece in array.pieces] if isinstance(array, PiecedArray) else [_bytes_of(array)]
 
 
 def _bytes_of(array: Any) -> Any:
@@ -130,7 +141,7 @@ def _bytes_of(array: Any) -> Any:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _joined(pieces: list[Any]) -> Iterator[Any]:
+def joined(pieces: list[Any]) -> Iterator[Any]:
     """The same bytes in fewer pieces: runs of small ones become one."""
     small: list[Any] = []
     for piece in pieces:

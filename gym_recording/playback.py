@@ -36,7 +36,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         directory: the recording. One that does not exist has no episodes.
         on_error: "raise": what is missing or damaged is an error where it is reached; the rest can be read by index.
             "skip": the first look is at everything, what is bad is left out and put in `errors`.
-        verify: whether to compare the checksums of blobs when they are opened; headers and manifests are always compared.
+        verify: whether to compare the checksums of blobs when they are opened; those of documents always are.
         mmap: False reads blobs into memory: for places where others truncate files.
 
     Attributes:
@@ -61,35 +61,49 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         self.binfiles: OrderedDict[str, Any] = OrderedDict()
         self._headers: OrderedDict[str, Header] = OrderedDict()
         self._index: Index | None = None
+        self._errors: list[TraceError] = []
 
     # ---- what is there
 
     @property
     def traces(self) -> list[Trace]:
-        """The traces, in order.
-
-        Raises:
-            TraceError: a manifest is damaged.
-        """
+        """The traces, in order."""
         return self._look().traces
 
     @property
     def errors(self) -> list[TraceError]:
         """With `on_error="skip"`, why what was left out was left out."""
-        return self._look().errors
+        self._look()
+        return self._errors
 
     def refresh(self) -> None:
         """Looks at the directory anew: episodes that a running recorder has committed since show up at their place."""
         self._index = None
+        self._headers.clear()  # that of an episode which is still running grows
 
     def _look(self) -> Index:
         if self._index is None:
             for _ in range(LISTINGS):
-                index = Index(self)
-                if not any(isinstance(error, MissingEpisodesError) for error in index.problems()):
+                index = Index(self.directory, lambda file: len(self._read_header(file).episodes))
+                problems = index.problems()
+                if not any(isinstance(problem, MissingEpisodesError) for problem in problems):
                     break
+            if self.on_error == "skip":
+                self._errors = [trace.error for trace in index.traces if trace.error is not None]
+                index.keep(self._is_good)
+            index.number()
             self._index = index
         return self._index
+
+    def _is_good(self, batch: BatchFile) -> bool:
+        try:
+            header = self._header(batch)
+            for number in range(batch.count):
+                read_episode(header, number, self.get_binfile)
+        except TraceError as error:
+            self._errors.append(error)
+            return False
+        return True
 
     # ---- a sequence of episodes
 
@@ -108,6 +122,8 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
 
     def __iter__(self) -> Iterator[Episode]:
         for trace in self.traces:
+            if trace.error is not None and self.on_error == "raise":
+                raise trace.error
             for batch in trace.batches:
                 for number in range(batch.count):
                     yield self._episode(batch, number)
@@ -141,14 +157,17 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         name = parse_name(file)
         if header.first is not None and name is not None and header.first != name.first:
             raise TraceError("not the batch of this name", file=file, field="first", found=str(header.first))
-        for blob, (size, crc) in header.blobs.items():
+        for blob, entry in header.blobs.items():
             data = self.get_binfile(blob)
-            if len(data) < size:
-                raise TraceError("cut short", file=blob, expected=f"{size} bytes", found=f"{len(data)} bytes")
+            if len(data) < entry.size:  # perhaps it has grown since it was mapped
+                del self.binfiles[blob]
+                data = self.get_binfile(blob)
+            if len(data) < entry.size:
+                raise TraceError("cut short", file=blob, expected=f"{entry.size} bytes", found=f"{len(data)} bytes")
             if self.verify:
-                actual = f"{crc32(memoryview(data)[:size]):08x}"
-                if actual != crc:
-                    raise TraceError("damaged", file=blob, field="crc32", expected=crc, found=actual)
+                actual = f"{crc32(memoryview(data)[entry.start : entry.size]):08x}"
+                if actual != entry.crc32:
+                    raise TraceError("damaged", file=blob, field="crc32", expected=entry.crc32, found=actual)
         return header
 
     # ---- the methods of 2016

@@ -19,18 +19,17 @@ from typing import Any
 import numpy as np
 
 from . import files
-from .columns import Column
+from .columns import Column, size_of
 from .errors import TraceError
-from .lane import Lane, LiveRows
+from .lane import FIRST_WATCH, Lane, LiveRows
 from .rows import PiecedArray
-from .trace import Batch, TraceWriter, utc_now
+from .trace import Batch, TraceWriter, finish, utc_now
 
 logger = logging.getLogger(__name__)
 
 BATCH_BYTES = 5_000_000  # large enough that files are few, small enough that reading one episode reads little
 FLUSH_INTERVAL = 30.0  # seconds
 _EPISODE_BYTES = 800  # of header, for a small episode; only the trigger uses this estimate
-_VALUE_BYTES = 300  # of header and blob, for a value that is not stacked
 _WITH_ARRAYS = ("observations", "actions", "rewards", "infos")  # members of an episode that take room
 
 
@@ -45,8 +44,9 @@ class TraceRecording:
         directory: where to; created if need be; any number of recorders may share it. None: a new temporary directory.
         buffer_batch_size: steps after which a batch is written, at the next end of an episode. A number that the caller
             sets is never overridden, and then is the only trigger but for those that are passed too.
-        batch_bytes: bytes after which a batch is written, at the next end of an episode. About 5 MB if not given.
-        flush_interval: seconds after which ended episodes are written, at the next call. 30 if not given.
+        batch_bytes: bytes, about, after which a batch is written, at the end of an episode; an episode that outgrows
+            it is written while it runs. 5 MB if not given.
+        flush_interval: seconds after which everything is written, at the next call. 30 if not given.
         durability: "fsync": what is committed survives a power cut. "none": it survives the end of the process only.
         infos: whether to record the info dicts.
         timestamps: whether to record when each step ended.
@@ -64,7 +64,7 @@ class TraceRecording:
             stacked; of large rows (8 KiB) the arrays may be in pieces, which `np.asarray` joins.
         batches: the committed batches, as the manifest lists them: `first`, `len`, `fn`.
         episode_id: how many episodes have ended.
-        buffer_batch_size: as above, None if not set; may be set at any time.
+        buffer_batch_size, batch_bytes, flush_interval: as above, None if not set; may be set at any time.
 
     Raises:
         OSError: nothing can be written to the directory; it names it.
@@ -88,16 +88,21 @@ class TraceRecording:
         if durability not in ("fsync", "none"):
             raise TraceError("unknown", field="durability", expected='"fsync" or "none"', found=repr(durability))
         self._arguments = {
-            key: value for key, value in locals().items() if key not in ("self", "directory", "__class__")
+            "durability": durability,
+            "infos": infos,
+            "timestamps": timestamps,
+            "metadata": metadata,
+            "env": env,
+            "library": library,
         }
         members = {"env": _json_copy(env, "env"), "metadata": _json_copy(metadata, "metadata")}
         if directory is None:
             directory = tempfile.mkdtemp(prefix="openai.gym.")
         self.directory = os.path.abspath(os.fsdecode(directory))
         files.writable_directory(self.directory)
-        self.buffer_batch_size = buffer_batch_size
+        self._buffer_batch_size = buffer_batch_size
+        self._flush_interval = flush_interval
         self.batch_bytes = batch_bytes
-        self.flush_interval = flush_interval
         self.closed = False
         self.episode_id = 0
         self._trace = trace = TraceWriter(self.directory, durability == "fsync", library, members)
@@ -108,7 +113,7 @@ class TraceRecording:
         self.rewards = LiveRows(self.lane, "rewards")
         self.deadline = 0.0
         self._set_deadline()
-        self._finalizer = weakref.finalize(self, trace.close)
+        self._finalizer = weakref.finalize(self, finish, trace)
 
     # ---- what people of 2017 read and set
 
@@ -131,9 +136,7 @@ class TraceRecording:
     @property
     def episodes_first(self) -> int | None:
         """The number that the first of `episodes` will have; None if there is none. Setting it changes nothing."""
-        trace = self._trace
-        prev = trace.batch.prev
-        return trace.kept + (len(prev.episodes) if prev is not None else 0) if trace.batch.episodes else None
+        return self._trace.numbered if self._trace.batch.episodes else None
 
     @episodes_first.setter
     def episodes_first(self, number: int | None) -> None:
@@ -148,6 +151,24 @@ class TraceRecording:
     def buffered_step_count(self, steps: int) -> None:
         self._trace.batch.steps = steps - self.lane.steps
 
+    @property
+    def buffer_batch_size(self) -> int | None:
+        return self._buffer_batch_size
+
+    @buffer_batch_size.setter
+    def buffer_batch_size(self, steps: int | None) -> None:
+        self._buffer_batch_size = steps
+        self._set_deadline()
+
+    @property
+    def flush_interval(self) -> float | None:
+        return self._flush_interval
+
+    @flush_interval.setter
+    def flush_interval(self, seconds: float | None) -> None:
+        self._flush_interval = seconds
+        self._set_deadline()
+
     # ---- recording
 
     def add_reset(self, observation: Any, *, seed: Any = None, options: Any = None, info: Any = None) -> None:
@@ -160,6 +181,8 @@ class TraceRecording:
         """
         self.end_episode()
         self.lane.reset(observation, seed, options, info, utc_now())
+        if time.monotonic() >= self.deadline:
+            self.flush_if_due(self.lane)
 
     def add_step(
         self,
@@ -181,8 +204,8 @@ class TraceRecording:
         """
         self.lane.begin(action)
         self.lane.finish(observation, reward, terminated, truncated, info)
-        if time.monotonic() >= self.deadline:
-            self.flush_if_due()
+        if self.lane.steps >= self.lane.watch or time.monotonic() >= self.deadline:
+            self.flush_if_due(self.lane)
 
     def end_episode(self) -> None:
         """Ends the running episode, if there is one.
@@ -190,9 +213,13 @@ class TraceRecording:
         Raises:
             ClosedError, OSError: as `add_reset`.
         """
+        streamed = self.lane.stream is not None
         if self.lane.end("reset"):
             self.episode_id += 1
-            self._count(self._trace.batch)
+            if streamed:
+                self._trace.flush(background=True)
+            else:
+                self._count(self._trace.batch)
 
     def _count(self, batch: Batch) -> None:
         """Counts the episode that was added to a batch, and flushes when that is full."""
@@ -200,18 +227,34 @@ class TraceRecording:
             batch.size = 0
         episode = batch.episodes[-1]
         batch.steps += len(episode["rewards"])
-        batch.size += _EPISODE_BYTES + sum([_size(episode[key]) for key in _WITH_ARRAYS if key in episode])
+        batch.size += _EPISODE_BYTES + sum([size_of(episode[key]) for key in _WITH_ARRAYS if key in episode])
         limit = self.buffer_batch_size
-        max_bytes = self.batch_bytes if self.batch_bytes is not None or limit is not None else BATCH_BYTES
-        if (limit is not None and batch.steps >= limit) or (max_bytes is not None and batch.size >= max_bytes):
+        if (limit is not None and batch.steps >= limit) or batch.size >= self._max_bytes():
             self._set_deadline()
             self._trace.flush(background=True)
 
-    def flush_if_due(self) -> None:
-        """Writes the ended episodes if `flush_interval` has gone since the last flush; recorders ask at every step."""
+    def _max_bytes(self) -> float:
+        if self.batch_bytes is not None:
+            return self.batch_bytes
+        return BATCH_BYTES if self.buffer_batch_size is None else float("inf")
+
+    def flush_if_due(self, lane: Lane) -> None:
+        """Writes what is due after a step of `lane`; recorders ask when `deadline` or `lane.watch` is reached.
+
+        That is everything if `flush_interval` has gone since the last flush, and the running episode if it has outgrown
+        a batch.
+        """
         if time.monotonic() >= self.deadline:
             self._set_deadline()
-            self._trace.flush(background=True)
+            self._trace.flush(running=self._trace.lanes, background=True)
+        if lane.steps >= lane.watch:
+            steps, size, limit = lane.steps - lane.handed, lane.size(), self._max_bytes()
+            room = limit - size
+            if room <= 0:
+                self._trace.flush(running=[lane], background=True)
+                room = limit
+            # The next look is when it will be full if it goes on as it did, but not after more than twice the steps.
+            lane.watch = lane.steps + max(1, min(FIRST_WATCH + steps, int(min(room, 1e12) * steps / (size + 1))))
 
     def _set_deadline(self) -> None:
         interval = self.flush_interval
@@ -251,11 +294,16 @@ class TraceRecording:
 
         It has a trace of its own and begins empty, because what was recorded before belongs to the original.
         """
-        return _copy_of, (self.directory, self._arguments)
+        names = ("buffer_batch_size", "batch_bytes", "flush_interval")
+        return _copy_of, (
+            type(self),
+            self.directory,
+            {**self._arguments, **{name: getattr(self, name) for name in names}},
+        )
 
 
-def _copy_of(directory: str, arguments: dict[str, Any]) -> TraceRecording:
-    return TraceRecording(directory, **arguments)
+def _copy_of(cls: type[TraceRecording], directory: str, arguments: dict[str, Any]) -> TraceRecording:
+    return cls(directory, **arguments)
 
 
 def _json_copy(value: Mapping[str, Any] | None, field: str) -> Any:
@@ -266,17 +314,6 @@ def _json_copy(value: Mapping[str, Any] | None, field: str) -> Any:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise TraceError(f"cannot be written as JSON: {error}", field=field) from error
-
-
-def _size(value: Any) -> int:
-    """About how many bytes a member of an episode takes on disk."""
-    if isinstance(value, (np.ndarray, PiecedArray)):
-        return int(value.nbytes)
-    if isinstance(value, (list, tuple)):
-        return _VALUE_BYTES + sum(map(_size, value))
-    if isinstance(value, Mapping):
-        return _VALUE_BYTES + sum(map(_size, value.values()))
-    return len(value) if isinstance(value, str) else 8
 
 
 def optimize_list_of_ndarrays(values: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator
+from copy import copy
 from typing import TYPE_CHECKING, Any, Callable
 
 import numpy as np
@@ -30,7 +31,18 @@ PYTHON_SCALARS: dict[type, np.dtype[Any]] = {
     float: FLOAT64,
     complex: np.dtype("complex128"),
 }
-_getrefcount: Callable[[Any], int] = getattr(sys, "getrefcount", lambda _: 0)  # without it no block is used again
+_getrefcount: Callable[[Any], int] = getattr(sys, "getrefcount", lambda _: 0)
+
+
+def _idle_references() -> int:
+    """What `_getrefcount` says in `LargeArrays._free_block` of a block whose rows nobody has."""
+    pool = [np.empty(1)]
+    for block in pool:
+        return _getrefcount(block)
+    return 0
+
+
+_IDLE = _idle_references() or -1  # where nothing counts references, no block is used again
 
 
 class Rows:
@@ -39,14 +51,16 @@ class Rows:
     Attributes:
         changed: whether they came about by a change of kind in mid-episode.
         guesses: whether `add` may take the first value of the next episode without a look at more than `add` checks.
+        stored: the rows of a streamed episode before these, which were handed over; None if there are none.
     """
 
-    __slots__ = ("column", "values")
+    __slots__ = ("column", "stored", "values")
     changed = False
     guesses = True
 
     def __init__(self, column: Column) -> None:
         self.column = column
+        self.stored: StoredRows | None = None
         self.values: list[Any] = []
 
     def __len__(self) -> int:
@@ -67,8 +81,8 @@ class Rows:
         """Takes the first value of an episode if a new choice of rows would choose these."""
         return False
 
-    def widened(self, value: Any) -> Rows | None:
-        """Rows of another kind that hold the same values exactly and fit `value` too, or None."""
+    def widened(self, value: Any, values: list[Any]) -> Rows | None:
+        """Rows of another kind that hold the same `values` exactly and fit `value` too, or None."""
         return None
 
     def cut(self, count: int) -> None:
@@ -76,13 +90,32 @@ class Rows:
         del self.values[count:]
 
     def finish(self) -> Any:
-        """What `Column.finish` says."""
+        """What `Column.finish` says, without `stored`."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """About how many bytes of disk the rows take that are not handed over."""
         raise NotImplementedError
 
     def clear(self) -> bool:
         """Forgets all rows, which `finish` has handed over; says whether the kind is a guess for the next episode."""
         self.values = []
+        self.stored = None
         return not self.changed
+
+    def hand_over(self, blob: Callable[[], Any]) -> Any:
+        """What `Column.hand_over` says."""
+        if len(self):
+            rows = copy(self)  # and one store, so that an interrupt finds all rows once
+            rows.stored = StoredRows(self.finish(), self.stored, blob)
+            rows._drop()
+            self.column.rows = rows
+            self.column.add = rows.add
+            return rows.stored
+        return self.stored
+
+    def _drop(self) -> None:
+        self.values = []
 
 
 class Scalars(Rows):
@@ -116,6 +149,9 @@ class Scalars(Rows):
     def finish(self) -> Any:
         return np.array(self.values, dtype=self.dtype)
 
+    def size(self) -> int:
+        return len(self.values) * int(self.dtype.itemsize)
+
 
 class Ints(Scalars):
     """int64: a Python int is checked for its range."""
@@ -131,12 +167,12 @@ class Ints(Scalars):
     def take(self, value: Any) -> bool:
         return _is_scalar_of(value, INT64) and INT64_MIN <= int(value) <= INT64_MAX and super().take(value)
 
-    def widened(self, value: Any) -> Rows | None:
+    def widened(self, value: Any, values: list[Any]) -> Rows | None:
         """Ints and floats mixed are float64, as long as that changes no value."""
-        if not _is_scalar_of(value, FLOAT64) or any(abs(int(v)) > EXACT_IN_FLOAT64 for v in self.values):
+        if not _is_scalar_of(value, FLOAT64) or any(abs(int(v)) > EXACT_IN_FLOAT64 for v in values):
             return None
         rows = Scalars(self.column, FLOAT64, {float})
-        rows.values, rows.changed = list(self.values), True
+        rows.values, rows.changed = values, True
         return rows
 
 
@@ -167,6 +203,9 @@ class Arrays(Rows):
 
     def finish(self) -> Any:
         return np.ndarray((len(self.values), *self.shape), self.dtype, b"".join(self.values))
+
+    def size(self) -> int:
+        return len(self) * array_bytes(self.dtype, self.shape)
 
 
 class LargeArrays(Arrays):
@@ -203,7 +242,7 @@ class LargeArrays(Arrays):
 
     def _free_block(self) -> Any:
         for block in self.pool:
-            if _getrefcount(block) == 3:  # the pool's, the loop's and the call's: no row of it is in use
+            if _getrefcount(block) == _IDLE:
                 return block
         block = np.empty((self.capacity, *self.shape), self.dtype)
         if len(self.pool) * block.nbytes < POOL_BYTES:
@@ -223,10 +262,14 @@ class LargeArrays(Arrays):
         return pieces[0] if len(pieces) == 1 else PiecedArray(pieces)
 
     def clear(self) -> bool:
+        self._drop()
+        self.stored = None
+        return True
+
+    def _drop(self) -> None:
         number, self.start = divmod(self.end, self.capacity)
         self.blocks = self.blocks[number : number + 1]
         self.end = self.start
-        return True
 
 
 class PiecedArray:
@@ -264,6 +307,38 @@ class PiecedArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         joined = np.concatenate(self.pieces)
         return joined if dtype is None else joined.astype(dtype, copy=False)
+
+
+class StoredRows:
+    """Rows (n, ...) of a streamed episode that were handed over: on disk, or on their way there.
+
+    Attributes:
+        dtype, shape: of all rows joined.
+        blob: where they go, the same for all rows of a column: `rows` tells how many it has, `read` reads one.
+        chunks: arrays with the number of their first row: those that `blob` does not have yet, and some that it has.
+    """
+
+    __slots__ = ("blob", "chunks", "dtype", "shape")
+
+    def __init__(self, array: Any, before: StoredRows | None, blob: Callable[[], Any]) -> None:
+        start = 0 if before is None else len(before)
+        self.blob: Any = blob() if before is None else before.blob
+        self.chunks = [*([] if before is None else before.unwritten()), (start, array)]
+        self.dtype = array.dtype
+        self.shape = (start + len(array), *array.shape[1:])
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, index: int) -> Any:
+        for start, array in self.chunks:
+            if start <= index < start + len(array):
+                return array[index - start]
+        return self.blob.read(index, self.dtype, self.shape[1:])
+
+    def unwritten(self) -> list[tuple[int, Any]]:
+        """The chunks that `blob` does not have yet."""
+        return [chunk for chunk in self.chunks if chunk[0] >= self.blob.rows]
 
 
 def _scalar_dtype(value: Any) -> np.dtype[Any] | None:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import itertools
 import os
 import platform
+import sys
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ import numpy as np
 from . import __version__, files
 from .batch import encode_batch
 from .format import blob_name, header_name, manifest_name, trace_name, write_manifest
+from .stream import Stream
 
 if TYPE_CHECKING:
     from .lane import Lane
@@ -40,6 +43,9 @@ def _draw_token() -> None:
 def _after_fork_in_child() -> None:
     """What the parent has in its buffers stays the parent's; the child goes on in traces of its own."""
     _draw_token()
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:  # it clears its list after this, then runs what is registered so
+        util.register_after_fork(_finish_at_exit, _finish_at_exit)
     for writer in list(_writers):
         writer.begin()
         for lane in writer.lanes:
@@ -67,18 +73,18 @@ class Batch:
 
     Attributes:
         episodes: the list that people see as `TraceRecording.episodes`; empty again once it is committed.
+        streams: the streamed episodes whose newest state is written with it.
         steps, size: of the episodes that were added, for the triggers: steps, and about how many bytes.
-        first: the number of its first episode, once a commit has begun.
+        first: the number of its first episode, once it was handed over.
         prev: the batch before it, if that may not be committed yet.
-        done: whether it is committed.
     """
 
     def __init__(self, prev: Batch | None = None) -> None:
         self.episodes: list[dict[str, Any]] = []
+        self.streams: list[Stream] = []
         self.steps = self.size = 0
         self.first: int | None = None
         self.prev = prev
-        self.done = False
         self.lock = threading.Lock()
 
 
@@ -100,6 +106,7 @@ class TraceWriter:
         self.lanes: list[Lane] = []
         self.begin()
         _writers.add(self)
+        _finish_at_exit()
 
     def begin(self) -> None:
         """An empty trace of this process."""
@@ -108,14 +115,16 @@ class TraceWriter:
         self.batch = Batch()
         self.batches: list[dict[str, Any]] = []  # committed, as the manifest lists them
         self.listed = 0  # how many of them the manifest on disk lists
+        self.streams: list[Stream] = []  # those that have not ended on disk
+        self.numbered = 0  # episodes that have their number: those handed over
+        self.committing = 0  # the thread that is at it
 
-    @property
-    def kept(self) -> int:
-        """How many episodes are committed."""
-        return self.batches[-1]["first"] + self.batches[-1]["len"] if self.batches else 0
+    def flush(self, running: Sequence[Lane] = (), background: bool = False) -> None:
+        """Commits every ended episode, and what the `running` ones have so far.
 
-    def flush(self, background: bool = False) -> None:
-        """Commits every ended episode, or, in the background, sees to it that it will be.
+        Args:
+            running: lanes whose running episode is streamed from here on, if it has a step.
+            background: only sees to it that the commit will happen.
 
         Raises:
             OSError: a file could not be written, now or by the thread of the flush before. The episodes are kept, and
@@ -125,9 +134,19 @@ class TraceWriter:
         if batch.prev is not None:
             self.commit(batch.prev)
             batch.prev = None
-        if not batch.episodes:
-            return
-        self.batch = Batch(prev=batch)
+        for lane in self.lanes:
+            lane.settle()
+        if batch.episodes:
+            self.batch = Batch(prev=batch)
+            batch.first = self.numbered
+            self.numbered += len(batch.episodes)
+        for lane in running:
+            self._stream(lane)
+        batch.streams = [stream for stream in self.streams if stream.episode is not stream.written]
+        if batch is self.batch:
+            if not batch.streams:
+                return
+            self.batch = Batch(prev=batch)
         if background:
             try:
                 threading.Thread(target=self._commit_in_thread, args=(batch,), daemon=True).start()
@@ -137,38 +156,64 @@ class TraceWriter:
             self.commit(batch)
             self.batch.prev = None
 
+    def _stream(self, lane: Lane) -> None:
+        """Hands over what the running episode of a lane has so far."""
+        if lane.dirty or not lane.steps:
+            return
+        if lane.stream is None:
+            lane.stream = Stream(self.directory, self.name, self.numbered, self.sync)
+            self.numbered += 1
+            self.streams.append(lane.stream)
+        lane.hand_over()
+
     def _commit_in_thread(self, batch: Batch) -> None:
         try:
             self.commit(batch)
         except OSError:
-            return  # the batch is not done; the next flush commits it again and raises if that fails
+            return  # the batch keeps what is not written; the next flush commits it again and raises if that fails
 
     def commit(self, batch: Batch) -> None:
-        """Writes a batch, if that is not done yet, and the manifest, if that is due."""
+        """Writes what a batch still has, and the manifest, if that is due."""
         with batch.lock:
-            if not batch.done:
-                if batch.first is None:
-                    batch.first = self.kept
-                blob, header = blob_name(self.name, batch.first), header_name(self.name, batch.first)
-                encoded = encode_batch(batch.episodes, batch.first, blob)
-                if encoded.blob:
-                    files.put(self.directory, blob, encoded.blob, self.sync)
-                files.put(self.directory, header, [encoded.header], self.sync)
-                if self.sync:
-                    files.sync_directory(self.directory)
-                if self.kept == batch.first:
-                    self.batches.append({"first": batch.first, "len": len(batch.episodes), "fn": header})
-                batch.done = True
+            self.committing = threading.get_ident()
+            if batch.episodes:
+                self._write_episodes(batch)
                 batch.episodes = []
+            for stream in batch.streams:
+                stream.write()
+                if stream.ended:
+                    self._list(stream.first, 1)
+                    self.streams = [other for other in self.streams if other is not stream]
+            batch.streams = []
             unlisted = len(self.batches) - self.listed
             if unlisted and unlisted * 16 >= self.listed:  # so that writing manifests costs linear time in all
                 self._write_manifest(closed=False)
+            self.committing = 0
+
+    def _write_episodes(self, batch: Batch) -> None:
+        """Writes the ended episodes of a batch: blob, then header."""
+        first = batch.first or 0
+        blob = blob_name(self.name, first)
+        encoded = encode_batch(batch.episodes, first, blob)
+        if encoded.blob:
+            files.put(self.directory, blob, encoded.blob, self.sync)
+        files.put(self.directory, header_name(self.name, first), [encoded.header], self.sync)
+        if self.sync:
+            files.sync_directory(self.directory)
+        self._list(first, len(batch.episodes))
+
+    def _list(self, first: int, count: int) -> None:
+        """Adds a committed batch; a commit that was interrupted and is repeated finds it there."""
+        entry = {"first": first, "len": count, "fn": header_name(self.name, first)}
+        if entry not in self.batches[-1:]:
+            self.batches.append(entry)
 
     def _write_manifest(self, closed: bool) -> None:
         """Lists the committed batches. Readers find those that are not listed too; the manifest saves them a look."""
         count = len(self.batches)
         members = {"created": self.created, "closed": closed or None, "writer": _writer(self.library), **self.members}
-        manifest = write_manifest(self.batches[:count], members)
+        batches = sorted(self.batches[:count], key=lambda entry: entry["first"])  # a streamed one may end late
+        manifest = write_manifest(batches, members)
         files.put(self.directory, manifest_name(self.name), [manifest], self.sync)
         if self.sync:
             files.sync_directory(self.directory)
@@ -188,6 +233,33 @@ class TraceWriter:
             self._write_manifest(closed=True)
         for lane in self.lanes:
             lane.close()
+
+
+def finish(writer: TraceWriter) -> None:
+    """Closes a writer whose recorder is gone."""
+    if writer.committing == threading.get_ident():
+        # The garbage collector has called this in the middle of a commit of the same writer, which must not wait for
+        # itself. A thread that is no daemon: the interpreter waits for it.
+        threading.Thread(target=writer.close).start()
+    else:
+        writer.close()
+
+
+def _finish_all() -> None:
+    for writer in list(_writers):
+        finish(writer)
+
+
+def _finish_at_exit(_: object = None) -> None:
+    """Makes a child of multiprocessing finish its traces: its `os._exit` runs no finalizers but multiprocessing's."""
+    global _finishing
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and _finishing != os.getpid() and sys.modules["multiprocessing.process"].parent_process():
+        _finishing = os.getpid()
+        util.Finalize(None, _finish_all, exitpriority=0)
+
+
+_finishing = 0
 
 
 def _writer(library: str | None) -> dict[str, Any]:

@@ -46,8 +46,12 @@ _PLAIN = frozenset(
 )
 # Long names as `str(dtype)` gives them, and the array-protocol codes with their byte order.
 _PLAIN_TEXT = re.compile(
-    r"(?:{})|[<>|=]?(?:\?|b1|[iu][1248]|f[248]|c8|c16|[SU][1-9][0-9]{{0,8}})".format("|".join(sorted(_PLAIN)))
+    r"(?:{})|[<>|=]?(?:\?|b1|[iu][1248]|f[248]|c8|c16|(?:S[1-9][0-9]{{0,8}}|U[1-9][0-9]{{0,7}}))".format(
+        "|".join(sorted(_PLAIN))
+    )
 )
+
+_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def path_text(path: Path) -> str:
@@ -64,30 +68,24 @@ def path_text(path: Path) -> str:
 @lru_cache(maxsize=1024)
 def storable_dtype(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     """The little-endian form of a dtype that may be stored, or None."""
-    little: np.dtype[Any] = dtype.newbyteorder("<")
+    if dtype.names is None:
+        return dtype.newbyteorder("<") if _allowed(dtype) else None
+    little: np.dtype[Any] = np.dtype((np.void, dtype.newbyteorder("<")))  # record arrays become structured ones
+    try:
+        text = dtype_text(little)
+        text.encode("latin1")  # the encoding of .npy 1.0
+        return little if parse_dtype(text) == little else None
+    except ValueError:  # a TraceError is one; overlapping fields have no description
+        return None
+
+
+def _allowed(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype, in either byte order, is on the list; a structured one if all its fields are NumPy's and are."""
     if dtype.names is not None:
-        if not dtype.names:
-            return None
-        if dtype.type is not np.void:  # record arrays: the same fields, as a plain structured dtype
-            little = np.dtype((np.void, little))
-        if not all(_storable_field(field) for field in (dtype.fields or {}).values()):
-            return None
-        try:
-            dtype.descr  # noqa: B018 (overlapping fields have no description, in a .npy header neither)
-            dtype_text(little).encode("latin1")  # the encoding of .npy 1.0
-        except ValueError:
-            return None
-        if len(dtype_text(little)) > MAX_DTYPE_TEXT:
-            return None
-        return little
-    if dtype.kind in "SU":
-        return little if dtype.itemsize else None
-    return little if dtype.name in _PLAIN or view_name(dtype) is not None else None
-
-
-def _storable_field(field: tuple[Any, ...]) -> bool:
-    base = field[0].base
-    return len(field) == 2 and view_name(base) is None and storable_dtype(base) is not None
+        fields = [field[0].base for field in (dtype.fields or {}).values()]
+        titles = any(len(field) > 2 for field in (dtype.fields or {}).values())
+        return bool(fields) and not titles and all(_allowed(base) and view_name(base) is None for base in fields)
+    return bool(dtype.itemsize) if dtype.kind in "SU" else dtype.name in _PLAIN or view_name(dtype) is not None
 
 
 def view_name(dtype: np.dtype[Any]) -> str | None:
@@ -98,7 +96,7 @@ def view_name(dtype: np.dtype[Any]) -> str | None:
 def dtype_text(dtype: np.dtype[Any]) -> str:
     """NumPy's description of a storable dtype: `float32`, `<U5`, `[('x', '<f4'), ('y', '<i8', (2,))]`."""
     if dtype.names is not None:
-        return repr(np.lib.format.dtype_to_descr(dtype))
+        return repr(dtype.descr)
     return str(dtype.str if dtype.kind in "SU" else dtype.name)
 
 
@@ -118,7 +116,7 @@ def parse_dtype(text: str) -> np.dtype[Any]:
                 dtype = _build_dtype(ast.literal_eval(text))
             except (ValueError, TypeError, SyntaxError, KeyError, MemoryError, RecursionError, OverflowError):
                 dtype = np.dtype(object)
-            if dtype.names and storable_dtype(dtype) is not None:
+            if dtype.names and _allowed(dtype):
                 return dtype
     raise TraceError(
         "the dtype is not allowed", expected="a number, bool, text or structured dtype", found=repr(text[:80])
@@ -131,7 +129,7 @@ def _build_dtype(description: Any) -> Any:
         return parse_dtype(description)
     if isinstance(description, tuple):  # (base, shape): a field that is an array
         base, shape = description
-        return np.dtype((_build_dtype(base), shape))
+        return _build_field(base, shape)
     if isinstance(description, dict):
         formats = [_build_dtype(item) for item in description["formats"]]
         layout = {"names": description["names"], "formats": formats, "offsets": description["offsets"]}
@@ -139,15 +137,21 @@ def _build_dtype(description: Any) -> Any:
     names: list[str] = []
     formats, offsets, offset = [], [], 0
     for name, base, *shape in description:
-        if name == "" and re.fullmatch(r"\|?V[0-9]{1,6}", str(base)):  # padding between fields
+        if name == "" and re.fullmatch(r"\|?V[0-9]{1,9}", str(base)):  # padding between fields
             offset += int(str(base).lstrip("|")[1:])
             continue
-        field = np.dtype((_build_dtype(base), *shape)) if shape else _build_dtype(base)
+        field = _build_field(base, *shape)
         names.append(name)
         formats.append(field)
         offsets.append(offset)
         offset += field.itemsize
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": offset})
+
+
+def _build_field(base: Any, shape: Any = ()) -> Any:
+    if not isinstance(shape, tuple) or not all(type(length) is int and length >= 0 for length in shape):
+        raise ValueError("the shape of a field is a tuple of lengths")
+    return np.dtype((_build_dtype(base), shape)) if shape else _build_dtype(base)
 
 
 def viewed_dtype(view: str) -> np.dtype[Any]:
@@ -185,7 +189,9 @@ def normalise(value: Any, path: Path) -> Any:
         return value
     if isinstance(value, np.generic):
         if isinstance(value, np.str_):
-            return str(value)
+            return _text(str(value), path)
+        if isinstance(value, np.bytes_) and value.endswith(b"\0"):
+            raise TraceError("cannot store bytes that end with NUL: NumPy would lose it", field=path_text(path))
         if isinstance(value, (np.void, np.bytes_)):
             return _array(np.asarray(value), path)
         if value.dtype.name in _PLAIN or view_name(value.dtype) is not None:
@@ -200,7 +206,7 @@ def normalise(value: Any, path: Path) -> Any:
     if isinstance(value, float):
         return float(value)
     if isinstance(value, str):
-        return str.__str__(value)
+        return _text(str.__str__(value), path)
     if isinstance(value, np.ndarray):
         return _array(value, path)
     if isinstance(value, (list, tuple, Mapping)):
@@ -208,6 +214,13 @@ def normalise(value: Any, path: Path) -> Any:
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         return _array(_foreign_array(value, path), path)
     raise _unstorable(value, path, str(type(value)))
+
+
+def _text(text: str, path: Path) -> str:
+    """Text as it is. JSON cannot tell a surrogate pair in two characters from the one character that it stands for."""
+    if not text.isascii() and _SURROGATE_PAIR.search(text):
+        raise TraceError("cannot store text with a surrogate pair as two characters", field=path_text(path))
+    return text
 
 
 def _unstorable(value: Any, path: Path, what: str) -> TraceError:
@@ -226,9 +239,10 @@ def _array(array: Any, path: Path) -> Any:
             "too many dimensions", field=path_text(path), expected=f"at most {MAX_NDIM - 1}", found=str(array.ndim)
         )
     array = np.asarray(array)
+    if array.dtype.type is np.record:
+        array = array.view(np.dtype((np.void, array.dtype)))  # the same bytes
     if array.dtype != dtype:
-        # Byte order differs (values are swapped, not cast), or it is a record array (the bytes are the same).
-        array = array.astype(dtype) if array.dtype.type is not np.record else array.view(dtype)
+        array = array.astype(dtype)  # only the byte order differs: values are swapped, not cast
     if array.ndim == 0 and (dtype.name in _PLAIN or view_name(dtype) is not None):
         return array[()]
     return array
@@ -261,7 +275,7 @@ def normalise_key(key: Any, path: Path) -> Any:
         TraceError: any other key.
     """
     if isinstance(key, str):
-        return str.__str__(key)
+        return _text(str.__str__(key), path)
     if key is None or isinstance(key, (bool, np.bool_)):
         return key if key is None else bool(key)
     if isinstance(key, (int, np.integer)) and int(key).bit_length() <= MAX_INT_BITS:

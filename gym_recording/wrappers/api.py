@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -73,34 +73,38 @@ def split_step(result: Any) -> tuple[Any, Any, Any, Any, Any]:
     Raises:
         TraceError: it is neither.
     """
-    if len(result) == 5:
+    count = len(result) if isinstance(result, (tuple, list)) else -1
+    if count == 5:
         return result  # type: ignore[no-any-return]
-    if len(result) == 4:
+    if count == 4:
         observation, reward, done, info = result
         truncated = bool(done) and isinstance(info, Mapping) and bool(info.get("TimeLimit.truncated", False))
         return observation, reward, bool(done) and not truncated, truncated, info
-    raise TraceError("step returned something else", expected="4 or 5 values", found=f"{len(result)}")
+    found = str(type(result)) if count < 0 else f"{count}"
+    raise TraceError("step returned something else", field="step", expected="4 or 5 values", found=found)
 
 
 def describe(env: Any) -> dict[str, Any]:
-    """What can be said of an environment in JSON: id, kwargs, spaces. What cannot is left out."""
-    spec = getattr(env, "spec", None)
-    description = {
-        "id": getattr(spec, "id", None),
-        "kwargs": getattr(spec, "kwargs", None) or getattr(spec, "_kwargs", None),
-        "max_episode_steps": getattr(spec, "max_episode_steps", None),
-        "observation_space": space_json(getattr(env, "observation_space", None)),
-        "action_space": space_json(getattr(env, "action_space", None)),
-    }
-    return {key: value for key, value in description.items() if value is not None and _is_json(value)}
+    """What can be said of an environment in JSON: id, kwargs, spaces. What cannot is left out; nothing is fatal."""
+    description = {}
+    for key, read in _DESCRIPTION.items():
+        try:
+            value = read(env)
+            json.dumps(value, allow_nan=False)
+        except Exception:  # an environment's attributes may raise whatever they like
+            continue
+        if value is not None:
+            description[key] = value
+    return description
 
 
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
-        return False
-    return True
+_DESCRIPTION: dict[str, Callable[[Any], Any]] = {
+    "id": lambda env: env.spec.id,
+    "kwargs": lambda env: getattr(env.spec, "kwargs", None) or getattr(env.spec, "_kwargs", None),
+    "max_episode_steps": lambda env: env.spec.max_episode_steps,
+    "observation_space": lambda env: space_json(env.observation_space),
+    "action_space": lambda env: space_json(env.action_space),
+}
 
 
 def space_json(space: Any) -> dict[str, Any] | None:

@@ -49,15 +49,25 @@ class TraceRecordingWrapper:
     _next_seed: int | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _new(cls if "_library" in cls.__dict__ else _class_for(cls, _library_among((*args, *kwargs.values()))))
+        if "_library" in cls.__dict__:
+            return _new(cls)
+        libraries = filter(None, map(library_of, (*args, *kwargs.values())))
+        library = next(libraries, None)
+        return object.__new__(cls) if library is None else _new(_class_for(cls, library))
 
     def __init__(self, env: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
+        if not hasattr(self, "_library"):  # a subclass that makes its environment itself
+            library = library_of(env)
+            if library is None:
+                raise TraceError("no environment", expected="a gym.Env or gymnasium.Env", found=str(type(env)))
+            self.__class__ = _class_for(type(self), library)
         saver = _argument_saver(self._library)
         if saver is not None:
             saver.__init__(self, directory=directory if directory is None else os.fspath(directory), **kwargs)
         super().__init__(env)  # type: ignore[call-arg]  # the library's Wrapper comes next
-        library = library_version(self._library)
-        self.recording = TraceRecording(directory, **{"env": describe(env), "library": library, **kwargs})
+        self.recording = TraceRecording(
+            directory, **{"env": describe(env), "library": library_version(self._library), **kwargs}
+        )
         self.directory = self.recording.directory
 
     def step(self, action: Any) -> Any:
@@ -73,8 +83,8 @@ class TraceRecordingWrapper:
         lane.begin(action)  # before the environment can overwrite it
         result = self.env.step(action)
         lane.finish(*split_step(result))
-        if time.monotonic() >= recording.deadline:
-            recording.flush_if_due()
+        if lane.steps >= lane.watch or time.monotonic() >= recording.deadline:
+            recording.flush_if_due(lane)
         return result
 
     def reset(self, *args: Any, **kwargs: Any) -> Any:
@@ -123,15 +133,6 @@ def _new(made: Any) -> Any:
     return super(TraceRecordingWrapper, made).__new__(
         made
     )  # of the library: old gyms keep account of environments there
-
-
-def _library_among(arguments: tuple[Any, ...]) -> types.ModuleType:
-    for argument in arguments:
-        library = library_of(argument)
-        if library is not None:
-            return library
-    found = ", ".join(str(type(argument)) for argument in arguments) or "no argument"
-    raise TraceError("no environment to wrap", expected="a gym.Env or gymnasium.Env", found=found)
 
 
 def _argument_saver(library: types.ModuleType) -> Any:
