@@ -270,6 +270,8 @@ class _Decoder:
 
     def array(self, record: dict[str, Any]) -> Any:
         file = self.header.file
+        if self.header.version >= 2 and "size" not in record:  # else it would be taken for one of version 0
+            raise TraceError("malformed", file=file, field="size", expected="a length", found="nothing")
         if self.header.version >= 2 and record.get("npyfile") not in self.header.blobs:
             raise TraceError(
                 "not a blob of this batch", file=file, field="npyfile", found=repr(record.get("npyfile"))[:80]

@@ -1,8 +1,7 @@
 """Checks a recording against every rule of the format, and collects all that is wrong.
 
-What a reader would complain of, the reader is asked for: manifests, missing and overlapping batches, episodes that do
-not decode. What it need not look at is checked here: sizes and checksums of blobs, where arrays lie, what is between
-them, whether members agree. Nothing is repaired or written here.
+What readers complain of, a reader is asked for. What they need not look at is checked here: blobs, where arrays lie,
+what is between them, whether members agree. Nothing is repaired or written here.
 """
 
 from __future__ import annotations
@@ -13,21 +12,19 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 
 from . import files, format
-from .batch import read_episode, read_header
+from .batch import BlobEntry, read_episode, read_header
 from .episode import Episode
 from .errors import MissingPackageError, TraceError
 from .format import DATA_ALIGN, MAX_JSON_BYTES, ROW_ALIGN, is_current, manifest_name, member, parse_name
 from .playback import TraceRecordingReader
 from .values import Path, array_bytes, path_text, storable_dtype
 
-Span = Tuple[int, int, str]  # begin, end, whose
-
-_UTC = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]{1,6})?Z")
+_UTC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
 _TIME = "UTC, ISO 8601, as 2026-01-31T12:00:00.000000Z"
 
 
@@ -36,7 +33,7 @@ class Report:
     """What a check found.
 
     Attributes:
-        problems: by its text, every rule that does not hold.
+        problems: every rule that does not hold, by the text of the error.
         notes: what is no problem and yet worth knowing: traces that are not closed, leftovers of a crash.
         traces, batches, episodes: how many were looked at.
     """
@@ -54,25 +51,19 @@ class Report:
 
 
 def check_recording(directory: str | os.PathLike[str], report: Report | None = None) -> list[TraceError]:
-    """Every problem of a recording.
-
-    Args:
-        directory: the recording.
-        report: an empty one, which is filled.
+    """Every problem of the recording in `directory`. A `report` that is given is filled.
 
     Raises:
         OSError: there is no such directory, or it cannot be read.
         MissingPackageError: an optional package is needed.
     """
     report = report or Report()
-    os.listdir(directory)  # raises; for a reader, a missing directory is one without episodes
     with TraceRecordingReader(directory, on_error="skip") as reader:
         for error in reader.errors:
             report.add(error)
         traces: dict[str, dict[str, list[str]]] = {}
-        for file in files.listing(reader.directory):
-            name = parse_name(file)
-            if name is not None:
+        for file in sorted(os.listdir(reader.directory)):
+            if (name := parse_name(file)) is not None:
                 traces.setdefault(name.trace, {"manifest": [], "header": [], "blob": []})[name.kind].append(file)
             elif file.startswith(".") and file.endswith(".tmp"):
                 report.notes.append(f"{file}: being written, or left by a crash")
@@ -89,7 +80,7 @@ def _check_trace(report: Report, reader: TraceRecordingReader, trace: str, names
             if file == manifest_name(trace):
                 _check_manifest(report, reader.directory, trace, names["header"])
             else:
-                _Batch(report, reader, trace, file).check()
+                _Batch(report, reader, file).check()
         except TraceError as error:
             report.add(error)
     if not names["manifest"]:
@@ -103,64 +94,59 @@ def _check_manifest(report: Report, directory: str, trace: str, headers: list[st
     """What a reader does not ask of a manifest."""
     file = manifest_name(trace)
     manifest = format.read_manifest(files.read(directory, file, MAX_JSON_BYTES), file)
-    for index, entry in enumerate(manifest["batches"]):
-        first: int = parse_name(entry["fn"]).first  # type: ignore[union-attr]
-        if entry.get("first") not in (first, None):
-            where, found = f"batches[{index}].first", str(entry["first"])
-            report.add(TraceError("not that of its header", file=file, field=where, expected=str(first), found=found))
-    if format.document_version(manifest, file) < 2:
-        if is_current(trace):
-            report.add(TraceError("absent, and the trace is of version 2", file=file, field="format"))
+    firsts = [parse_name(entry["fn"]).first for entry in manifest["batches"]]  # type: ignore[union-attr]
+    for index, (entry, first) in enumerate(zip(manifest["batches"], firsts)):
+        if entry.get("first") != first and (is_current(trace) or entry.get("first") is not None):
+            report.add(_error(file, "malformed", f"batches[{index}].first", expected=first, found=entry.get("first")))
+    if not is_current(trace):
         return
+    if firsts != sorted(firsts):
+        report.add(_error(file, "not in order", "batches"))
     if not _is_utc(manifest.get("created")):
-        found = repr(manifest.get("created"))[:80]
-        report.add(TraceError("not a time", file=file, field="created", expected=_TIME, found=found))
+        report.add(_error(file, "not a time", "created", expected=_TIME, found=repr(manifest.get("created"))))
     if manifest.get("closed") is not True:
         report.notes.append(f"{file}: not closed: still being recorded, or left by a crash")
-        return
+        headers = []
     for header in sorted({*headers} - {entry["fn"] for entry in manifest["batches"]}):
-        report.add(TraceError("closed, and yet a batch is not listed", file=file, field="batches", expected=header))
+        report.add(_error(file, "closed, and yet a batch is not listed", "batches", expected=header))
+    member(manifest, "writer", dict, file)
 
 
 def _is_utc(text: Any) -> bool:
-    match = _UTC.fullmatch(text) if isinstance(text, str) else None
     try:
-        return match is not None and bool(datetime.fromisoformat(match[1]))
-    except ValueError:  # the 31st of February
+        return bool(_UTC.fullmatch(text) and datetime.fromisoformat(text[:19]))
+    except (TypeError, ValueError):  # no text; the 31st of February
         return False
 
 
-@dataclass
-class _Column:
-    """Where a column lies, and which of its bytes episodes have."""
+def _error(file: str, problem: str, field: str = "", **details: Any) -> TraceError:
+    return TraceError(problem, file=file, field=field, **{key: str(text)[:90] for key, text in details.items()})
 
-    label: str
-    dtype: np.dtype[Any]
-    row_shape: tuple[int, ...]
-    row_bytes: int
+
+class _Column(NamedTuple):
+    """Where a column lies, and which of its bytes episodes have: begin, end, whose."""
+
     begin: int
     end: int
-    rows: list[Span] = field(default_factory=list)
+    row_bytes: int
+    rows: list[tuple[int, int, str]]
 
 
 class _Batch:
     """The check of one batch."""
 
-    def __init__(self, report: Report, reader: TraceRecordingReader, trace: str, file: str) -> None:
+    def __init__(self, report: Report, reader: TraceRecordingReader, file: str) -> None:
         self.report = report
         self.buffer = reader.get_binfile
-        self.trace = trace
         self.file = file
         self.header = read_header(files.read(reader.directory, file, MAX_JSON_BYTES), file)
-        # A streamed episode has a blob for every column; it may be longer than stated, its .npy header late.
+        # A streamed episode has a blob for every column. While it runs, their .npy headers are not up to date.
         self.streamed = any(blob != file[: -len("json")] + "bin" for blob in self.header.blobs)
-        self.columns: dict[tuple[str, Path], list[_Column]] = {}
-        self.placed: dict[str, list[Span]] = {blob: [] for blob in self.header.blobs}
+        self.running = self.streamed and not any("ended_by" in episode for episode in self.header.episodes)
+        self.columns: dict[tuple[Any, ...], _Column] = {}  # by blob, path, dtype and row shape
+        self.rowless: dict[tuple[Any, ...], _Column] = {}  # by blob, path and dtype: no rows have no row shape
+        self.placed: dict[str, list[tuple[int, int, str]]] = {blob: [] for blob in self.header.blobs}
         self.whole = True  # no error has left a hole in the picture of the blobs
-
-    def error(self, problem: str, field: str = "", **details: Any) -> TraceError:
-        texts = {word: str(detail)[:90] for word, detail in details.items()}
-        return TraceError(problem, file=self.file, field=field, **texts)
 
     @contextmanager
     def collecting(self, where: str) -> Iterator[None]:
@@ -175,14 +161,14 @@ class _Batch:
 
     def check(self) -> None:
         header, current = self.header, self.header.version >= 2
-        if is_current(self.trace) and not current:
-            self.report.add(self.error("absent, and the trace is of version 2", "format"))
-        for blob, (size, crc) in header.blobs.items():
+        for blob, entry in header.blobs.items():
+            self.buffer(blob)  # or there is nothing to look at
             with self.collecting("blobs"):
-                self.check_blob(blob, size, crc)
+                self.check_blob(blob, entry)
         for index, record in enumerate(header.columns):
             with self.collecting(f"columns[{index}]"):
                 self.place_column(record, f"columns[{index}]")
+        known = len(self.columns) == len(header.columns)
         for index, source in enumerate(header.episodes):
             self.report.episodes += 1
             label = f"episodes[{index}]"
@@ -191,39 +177,37 @@ class _Batch:
                 for path, record, stacked in _records(source) if current else ():
                     where = f"{label}.{path_text(path)}"
                     with self.collecting(where):
-                        self.place_rows(record, label, path) if stacked else self.place(record, where)
+                        if known or not stacked:
+                            self.place_rows(record, where, path) if stacked else self.place(record, where)
                 if current:
-                    self.check_members(episode)
+                    self.check_members(episode, label)
         if self.whole:
-            for (blob, _), columns in self.columns.items():
-                for column in columns:  # an episode starts at the next row whose offset is a multiple of 8
-                    skipped = (ROW_ALIGN // math.gcd(ROW_ALIGN, column.row_bytes) - 1) * column.row_bytes
-                    self.check_gaps(blob, column.rows, column.begin, column.end, skipped)
-            for blob, (size, _) in header.blobs.items():
-                self.check_gaps(blob, self.placed[blob], 0, size, DATA_ALIGN - 1)
+            for (blob, *_), column in self.columns.items():  # episodes begin at rows whose offset is a multiple of 8
+                skipped = (ROW_ALIGN // math.gcd(ROW_ALIGN, column.row_bytes) - 1) * column.row_bytes
+                self.check_gaps(blob, column.rows, column.begin, column.end, skipped)
+            for blob, entry in header.blobs.items():
+                self.check_gaps(blob, self.placed[blob], 0, entry.size, DATA_ALIGN - 1)
 
-    def check_blob(self, blob: str, size: int, crc: str) -> None:
+    def check_blob(self, blob: str, entry: BlobEntry) -> None:
         if parse_name(blob) != parse_name(self.file)._replace(kind="blob"):  # type: ignore[union-attr]
-            raise self.error("not a blob of this batch", "fn", found=blob)
-        data = self.buffer(blob)
+            raise _error(self.file, "not a blob of this batch", "fn", found=blob)
+        data, size = self.buffer(blob), entry.size
         if len(data) < size or (len(data) > size and not self.streamed):
             problem = "cut short" if len(data) < size else "too long"
-            raise TraceError(problem, file=blob, expected=f"{size} bytes", found=f"{len(data)} bytes")
-        actual = f"{format.crc32(memoryview(data)[:size]):08x}"
-        if actual != crc:
-            raise TraceError("damaged", file=blob, field="crc32", expected=crc, found=actual)
+            raise _error(blob, problem, expected=f"{size} bytes", found=f"{len(data)} bytes")
+        if (actual := f"{format.crc32(memoryview(data)[entry.start : size]):08x}") != entry.crc32:
+            raise _error(blob, "damaged", "crc32", expected=entry.crc32, found=actual)
 
     def read(self, record: Any) -> Any:
         """The array of a record of version 2."""
-        if not isinstance(record, dict) or record.get("__type") != "ndarray":
-            raise self.error("malformed", "__type", expected="ndarray", found=repr(record))
-        for key, kind in (("order", str), ("size", int)):  # version 0 has neither
-            member(record, key, kind, self.file)
+        if not isinstance(record, dict) or record.get("__type") != "ndarray" or "order" not in record:
+            raise _error(self.file, "malformed", expected="__type ndarray, order C", found=repr(record))
+        member(record, "size", int, self.file)  # version 0 has none
         if member(record, "npyfile", str, self.file) not in self.header.blobs:
-            raise self.error("not a blob of this batch", "npyfile", found=record["npyfile"])
+            raise _error(self.file, "not a blob of this batch", "npyfile", found=record["npyfile"])
         array = format.read_array(record, self.buffer, self.file)
         if storable_dtype(array.dtype) != array.dtype:
-            raise self.error("not little-endian", "dtype", found=record["dtype"])
+            raise _error(self.file, "not little-endian", "dtype", found=record["dtype"])
         return array
 
     def place(self, record: Any, label: str) -> Any:
@@ -231,9 +215,11 @@ class _Batch:
         array, offset, blob = self.read(record), record["npyoff"], record["npyfile"]
         head = member(record, "npyhdr", int, self.file)
         if offset % DATA_ALIGN:
-            raise self.error("not aligned", "npyoff", expected=f"a multiple of {DATA_ALIGN}", found=offset)
-        if not self.streamed and self.buffer(blob)[head:offset] != format.write_npy_header(array.dtype, array.shape):
-            raise self.error("not the .npy header of this array, ending at its data", "npyhdr", found=head)
+            raise _error(self.file, "not aligned", "npyoff", expected=f"a multiple of {DATA_ALIGN}", found=offset)
+        # In front of a streamed column there is room for more rows than it has.
+        expected = format.write_npy_header(array.dtype, array.shape, (offset - head) * self.streamed)
+        if not self.running and self.buffer(blob)[head:offset] != expected:
+            raise _error(self.file, "not the .npy header of this array, ending at its data", "npyhdr", found=head)
         self.placed[blob].append((head, offset + array.nbytes, label))
         return array
 
@@ -241,69 +227,74 @@ class _Batch:
         array, offset = self.place(record, label), record["npyoff"]
         path = tuple(member(record, "path", list, self.file))
         if not array.ndim or any(isinstance(part, (list, dict)) for part in path):
-            raise self.error("malformed", "path", expected="the path of a leaf, and an array of rows")
-        columns = self.columns.setdefault((record["npyfile"], path), [])
-        for other in columns:
-            if (other.dtype, other.row_shape) == (array.dtype, array.shape[1:]):
-                raise self.error("path, dtype and row shape are those of", found=other.label)
-        row_bytes = array_bytes(array.dtype, array.shape[1:])
-        columns.append(_Column(label, array.dtype, array.shape[1:], row_bytes, offset, offset + array.nbytes))
+            raise _error(self.file, "malformed", "path", expected="the path of a leaf, and an array of rows")
+        key = (record["npyfile"], path, array.dtype, array.shape[1:])
+        if key in self.columns:
+            raise _error(self.file, "its path, dtype and row shape are those of another", "path")
+        self.columns[key] = _Column(offset, offset + array.nbytes, array_bytes(array.dtype, array.shape[1:]), [])
+        self.rowless.setdefault(key[:3], self.columns[key])
 
     def place_rows(self, record: Any, label: str, path: Path) -> None:
         array, offset = self.read(record), record["npyoff"]
         if offset % ROW_ALIGN:
-            raise self.error("not aligned", "npyoff", expected=f"a multiple of {ROW_ALIGN}", found=offset)
-        for column in self.columns.get((record["npyfile"], path), ()):
-            inside = column.begin <= offset and offset + array.nbytes <= column.end
-            fits = array.shape[1:] == column.row_shape and not (offset - column.begin) % (column.row_bytes or 1)
-            if array.dtype == column.dtype and inside and (fits or not len(array)):  # no rows have no row shape
-                column.rows += [(offset, offset + array.nbytes, label)] if array.nbytes else []
-                return
-        found = f"{array.dtype}{list(array.shape)} at {offset}"
-        raise self.error("not rows of a column of its path, dtype and row shape", found=found)
+            raise _error(self.file, "not aligned", "npyoff", expected=f"a multiple of {ROW_ALIGN}", found=offset)
+        if path[:1] + path[2:] == ("infos", "rows") and (np.diff(array) <= 0).any():
+            raise _error(self.file, "not ascending", found=array.tolist())
+        key = (record["npyfile"], path, array.dtype, array.shape[1:])
+        column = self.columns.get(key) if len(array) else self.rowless.get(key[:3])
+        at, room = (offset - column.begin, column.end - column.begin - array.nbytes) if column else (0, 0)
+        if column is None or not 0 <= at <= room * bool(len(array)) or at % (column.row_bytes or 1):
+            raise _error(
+                self.file, "in no column of its path and kind", found=f"{array.dtype}{array.shape} at {offset}"
+            )
+        if array.nbytes:
+            column.rows.append((offset, offset + array.nbytes, label))
 
-    def check_gaps(self, blob: str, spans: list[Span], begin: int, end: int, most: int) -> None:
-        """Spans must not overlap; between them are zeros, at most so many bytes."""
+    def check_gaps(self, blob: str, spans: list[tuple[int, int, str]], begin: int, end: int, most: int) -> None:
+        """Spans are in order and do not overlap; between them are zeros, at most so many bytes."""
         at, before = begin, "the beginning"
-        for start, stop, label in [*sorted(spans), (end, end, "the end")]:
+        if self.streamed:  # loose arrays came as they were flushed; what a change in mid-episode left belongs to none
+            spans, most = sorted({span[:2]: span for span in spans}.values()), end
+        for start, stop, label in [*spans, (end, end, "the end")]:
             if start < at:
-                self.report.add(self.error(f"overlaps {before}", label, expected=f"from byte {at} on", found=start))
-            elif start - at > most or any(self.buffer(blob)[at:start]):
-                field, padding = f"bytes {at} to {start}", f"padding, at most {most} zeros"
-                self.report.add(TraceError("belong to nothing", file=blob, field=field, expected=padding))
+                self.report.add(_error(self.file, f"begins before {before} ends", label, expected=at, found=start))
+            elif start - at > most or (not self.streamed and any(self.buffer(blob)[at:start])):
+                self.report.add(_error(blob, "of no array", f"bytes {at} to {start}", expected=f"at most {most} zeros"))
             at, before = max(at, stop), label
 
-    def check_members(self, episode: Episode) -> None:
-        steps = len(episode)
-        flag = "terminated" if episode.terminated else "truncated" if episode.truncated else None
-        others = ("reset", "close", "crash", *([None] if self.streamed else []))
-        if episode.ended_by not in ((flag,) if flag else others):
-            expected = flag or "reset, close or crash: neither flag is true"
-            raise self.error("not what the flags say", "ended_by", expected=expected, found=episode.ended_by)
-        if episode.started is not None and not _is_utc(episode.started):
-            raise self.error("not a time", "started", expected=_TIME, found=repr(episode.started))
-        times = episode.timestamps
-        if times is not None and (getattr(times, "dtype", None), np.shape(times)) != (np.dtype("float64"), (steps,)):
-            raise self.error("malformed", "timestamps", expected=f"float64[{steps}]")
-        if any(gap >= steps for gap in episode.gaps) or sorted({*episode.gaps}) != [*episode.gaps]:
-            raise self.error("not steps in rising order", "gaps", expected=f"below {steps}", found=list(episode.gaps))
+    def check_members(self, episode: Episode, label: str) -> None:
+        steps, ended_by, started, gaps = len(episode), episode.ended_by, episode.started, list(episode.gaps)
+        flags, times = (episode.terminated, episode.truncated), episode.timestamps
+        reasons = ["terminated"] if flags[0] else ["truncated"] if flags[1] else ["reset", "close", "crash"]
+        kind = None if times is None else (str(getattr(times, "dtype", type(times))), getattr(times, "shape", None))
+        rules = [
+            (ended_by in reasons or (self.running and ended_by is None), "ended_by", f"one of {reasons}", ended_by),
+            (steps or flags == (None, None), "terminated", "no flags without steps", flags),
+            (started is None or _is_utc(started), "started", _TIME, repr(started)),
+            (kind in (None, ("float64", (steps,))), "timestamps", f"float64, ({steps},)", kind),
+            (gaps == sorted({*gaps}) and max(gaps, default=-1) < steps, "gaps", f"ascending, below {steps}", gaps),
+        ]
+        for key, expected, found in [rest for holds, *rest in rules if not holds]:
+            self.report.add(_error(self.file, "malformed", f"{label}.{key}", expected=expected, found=found))
 
 
 def _records(source: dict[str, Any]) -> Iterator[tuple[Path, Any, bool]]:
     """The array records of an episode that decodes: path, record, whether it is one of rows."""
-    keys = ("observations", "actions", "rewards", "timestamps")
-    stack: list[tuple[Path, Any, bool]] = [((key,), source.get(key), True) for key in keys]
-    stack.append((("options",), source.get("options"), False))
-    for info in source.get("infos", ()):
-        stack += [(("infos", info.get("key"), part), info[part], True) for part in ("rows", "values")]
-    while stack:  # no recursion: how deep it is was decided by somebody else
+    keys = ("observations", "actions", "rewards", "timestamps", "options", "infos")
+    stack: list[tuple[Path, Any, bool]] = [((key,), source[key], key != "options") for key in source if key in keys]
+    stack.reverse()
+    while stack:  # in the order of the text; no recursion: how deep it is was decided by somebody else
         path, value, stacked = stack.pop()
-        if isinstance(value, list):
-            stack += [(path, item, False) for item in value]
+        items: Any = []
+        if path == ("infos",):
+            parts = ("rows", "values")
+            items = [((*path, info.get("key"), part), info[part], True) for info in value for part in parts]
+        elif isinstance(value, list):
+            items = [(path, item, False) for item in value]
+        elif isinstance(value, dict) and value.get("__type") == "ndarray":
+            yield path, value, stacked
         elif isinstance(value, dict):
             kind = value.get("__type")
-            if kind == "ndarray":
-                yield path, value, stacked
-                continue
-            items = value.items() if kind is None else enumerate(value["items"]) if kind == "tuple" else value["items"]
-            stack += [((*path, key), item, stacked) for key, item in items]
+            pairs = value.items() if kind is None else enumerate(value["items"]) if kind == "tuple" else value["items"]
+            items = [((*path, key), item, stacked) for key, item in pairs]
+        stack += items[::-1]

@@ -46,7 +46,7 @@ class Column:
         stored = self.rows.stored
         if stored is None:
             return self.rows[index]
-        return stored[index] if index < len(stored) else self.rows[index - len(stored)]
+        return self.rows.value_of(stored[index]) if index < len(stored) else self.rows[index - len(stored)]
 
     def change(self, value: Any) -> None:
         """Takes a value that does not fit as it is: the first of an episode, of another kind, or not canonical."""

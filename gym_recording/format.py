@@ -303,7 +303,7 @@ def read_array(record: dict[str, Any], buffer: Callable[[str], Any], file: str) 
         raise TraceError(f"no such array: {error}", file=file, field="shape", found=repr(shape)[:80]) from error
     view = record.get("view")
     if view is not None:
-        if not isinstance(view, str) or VIEWS.get(view) != dtype.name:
+        if not isinstance(view, str) or VIEWS.get(view) != dtype.name or dtype != dtype.newbyteorder("<"):
             raise TraceError(
                 "malformed", file=file, field="view", expected="a view of its dtype", found=repr(view)[:80]
             )

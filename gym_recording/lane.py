@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Callable, overload
+from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple, overload
 
 from .columns import Column
 from .errors import ClosedError, TraceError
@@ -19,6 +19,8 @@ from .values import normalise_key, path_text, snapshot
 if TYPE_CHECKING:
     from .stream import Stream
 
+Flags = Tuple[int, Optional[bool], Optional[bool]]  # after how many steps; terminated; truncated
+NO_FLAGS: Flags = (0, None, None)
 FIRST_WATCH = 16  # steps of an episode before it is first asked how large it is
 
 
@@ -38,6 +40,8 @@ class Lane:
         dirty: something was begun and not finished, or the lane is closed.
         watch: the number of steps at which to look how large the episode has become.
         handed: how many steps are handed over to `stream`.
+        lost: a step was made, or may have been, that is not recorded.
+        handing: it is not a step that was begun and not finished, but a handing over.
         stream: where the episode goes, if it is streamed.
     """
 
@@ -70,13 +74,14 @@ class Lane:
         self.steps = 0
         self.first = 0
         self.began: dict[str, Any] = {}
-        self.flags: tuple[int, bool | None, bool | None] = (0, None, None)  # after how many steps, and the two
+        self.flags: tuple[Flags, Flags] = (NO_FLAGS, NO_FLAGS)  # the last two: the newest may be of a step cut back
         self.gaps: list[int] = []
         self.lost = False
         self.watch = FIRST_WATCH
         self.handed = 0
+        self.handing = False
         self.stream: Stream | None = None
-        self._ended: dict[str, Any] | None = None
+        self._ended: tuple[dict[str, Any], Stream | None] | None = None
         self.dirty = self.closed
 
     @property
@@ -106,8 +111,8 @@ class Lane:
         self.timestamps.cut(count)
         if self.infos is not None:
             self.infos.cut(count + self.first)
-        self.lost = True
-        self.dirty = False
+        self.lost = self.lost or not self.handing  # the environment may have made a step that nobody knows of
+        self.handing = self.dirty = False
 
     def reset(
         self, observation: Any, seed: Any = None, options: Any = None, info: Any = None, started: str = ""
@@ -175,7 +180,7 @@ class Lane:
             self.lost = False
         terminated = terminated if terminated is None else bool(terminated)
         truncated = truncated if truncated is None else bool(truncated)
-        self.flags = (self.steps + 1, terminated, truncated)
+        self.flags = ((self.steps + 1, terminated, truncated), self.flags[0])
         self.steps += 1
         self.dirty = False
 
@@ -190,27 +195,30 @@ class Lane:
         if not self.running:
             self.forget()
             return False
-        self.dirty = True
-        self._ended = self._episode(reason)
+        self.handing = self.dirty = True
+        self._ended = (self._episode(reason), self.stream)
         self.settle()
         return True
 
     def settle(self) -> None:
         """Hands over the episode that has ended, if an interrupt came before that was done."""
         if self._ended is not None:
-            if self.stream is not None:
-                self.stream.episode = self._ended
+            episode, stream = self._ended
+            if stream is not None:
+                stream.episode = episode
             else:
                 episodes = self._episodes()
-                if not (episodes and episodes[-1] is self._ended):
-                    episodes.append(self._ended)
+                if not (episodes and episodes[-1] is episode):
+                    episodes.append(episode)
             self.forget()
 
     def hand_over(self) -> None:
         """Hands the rows so far to `stream`."""
         if self.stream is not None:
+            self.handing = self.dirty = True
             self.stream.episode = self._episode(None)
             self.handed = self.steps
+            self.handing = self.dirty = False
 
     def size(self) -> int:
         """About how many bytes of disk the running episode takes, without what is handed over."""
@@ -229,12 +237,10 @@ class Lane:
             "rewards": finish(self.rewards),
         }
         if reason is not None:
-            steps, terminated, truncated = self.flags
-            if steps == self.steps:  # else they are those of a step that was cut back
-                episode.update({} if terminated is None else {"terminated": terminated})
-                episode.update({} if truncated is None else {"truncated": truncated})
-                reason = "terminated" if terminated else "truncated" if truncated else reason
-            episode["ended_by"] = reason
+            _, terminated, truncated = next((flags for flags in self.flags if flags[0] == self.steps), NO_FLAGS)
+            episode.update({} if terminated is None else {"terminated": terminated})
+            episode.update({} if truncated is None else {"truncated": truncated})
+            episode["ended_by"] = "terminated" if terminated else "truncated" if truncated else reason
         episode.update(self.began)
         if self.number is not None:
             episode["lane"] = self.number

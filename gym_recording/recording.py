@@ -136,7 +136,7 @@ class TraceRecording:
     @property
     def episodes_first(self) -> int | None:
         """The number that the first of `episodes` will have; None if there is none. Setting it changes nothing."""
-        return self._trace.numbered if self._trace.batch.episodes else None
+        return self._trace.episodes_first if self._trace.batch.episodes else None
 
     @episodes_first.setter
     def episodes_first(self, number: int | None) -> None:

@@ -81,6 +81,10 @@ class Rows:
         """Takes the first value of an episode if a new choice of rows would choose these."""
         return False
 
+    def value_of(self, row: Any) -> Any:
+        """The value that a row of `stored`, an array, was made of."""
+        return row
+
     def widened(self, value: Any, values: list[Any]) -> Rows | None:
         """Rows of another kind that hold the same `values` exactly and fit `value` too, or None."""
         return None
@@ -146,6 +150,9 @@ class Scalars(Rows):
         self.values.append(value)
         return True
 
+    def value_of(self, row: Any) -> Any:
+        return row.item() if self.types <= PYTHON_SCALARS.keys() else row[()]
+
     def finish(self) -> Any:
         return np.array(self.values, dtype=self.dtype)
 
@@ -166,6 +173,10 @@ class Ints(Scalars):
 
     def take(self, value: Any) -> bool:
         return _is_scalar_of(value, INT64) and INT64_MIN <= int(value) <= INT64_MAX and super().take(value)
+
+    def value_of(self, row: Any) -> Any:
+        """The value that a row of `stored`, an array, was made of."""
+        return row
 
     def widened(self, value: Any, values: list[Any]) -> Rows | None:
         """Ints and floats mixed are float64, as long as that changes no value."""
@@ -331,9 +342,10 @@ class StoredRows:
         return int(self.shape[0])
 
     def __getitem__(self, index: int) -> Any:
+        """A row, as an array."""
         for start, array in self.chunks:
             if start <= index < start + len(array):
-                return array[index - start]
+                return array[index - start] if isinstance(array, PiecedArray) else array[index - start, ...]
         return self.blob.read(index, self.dtype, self.shape[1:])
 
     def unwritten(self) -> list[tuple[int, Any]]:

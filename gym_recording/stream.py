@@ -2,7 +2,7 @@
 
 It is a batch of its own, with a blob for every column and one for all loose arrays. A write appends the new rows to
 the blobs, syncs them, then replaces the header, which states the rows so far. What a blob has beyond them does not
-count and is written anew after a failure. At the end the `.npy` headers in front are patched, then the final header is put.
+count and is written anew after a failure. At the end the `.npy` headers in front are patched, then the last header put.
 """
 
 from __future__ import annotations
@@ -43,26 +43,23 @@ class Blob:
             OSError: the file cannot be read.
         """
         size = array_bytes(dtype, shape)
-        data = files.read_at(self.directory, self.name, self.offset + row * size, size)
-        return np.ndarray(shape, dtype, data)[()]
+        return np.ndarray(shape, dtype, files.read_at(self.directory, self.name, self.offset + row * size, size))
 
 
 class Stream:
     """The files of one streamed episode.
 
     Attributes:
-        first: the number of the episode.
-        header: the name of its header.
+        first: the number of the episode, which it must have before `write`.
         episode: the newest state of it, as `Lane` makes it; it replaces the one before, written or not.
         written: the state that is on disk.
     """
 
-    def __init__(self, directory: str, trace: str, first: int, sync: bool) -> None:
+    def __init__(self, directory: str, trace: str, sync: bool) -> None:
         self.directory = directory
         self.trace = trace
-        self.first = first
+        self.first: int | None = None
         self.sync = sync
-        self.header = header_name(trace, first)
         self.episode: dict[str, Any] | None = None
         self.written: dict[str, Any] | None = None
         self.blobs: list[Blob] = []  # those of the header on disk
@@ -70,7 +67,7 @@ class Stream:
         self.loose_texts: dict[
             int, tuple[Any, str]
         ] = {}  # by id: the value, so that the id stays its own, and its JSON
-        self._names = 0
+        self.names = 0  # of blobs, given so far
 
     def new_blob(self) -> Blob:
         """A blob that has no file yet."""
@@ -89,22 +86,16 @@ class Stream:
         """
         episode = self.episode
         if episode is not None and episode is not self.written:
-            _Write(self, "ended_by" in episode).run(episode)
+            _Write(self, self.first or 0, "ended_by" in episode).run(episode)
             self.written = episode
-
-    def name(self, blob: Blob) -> str:
-        """The file name of a blob, given at its first use."""
-        if not blob.name:
-            blob.name = blob_name(self.trace, self.first, self._names)
-            self._names += 1
-        return blob.name
 
 
 class _Write:
     """One state of an episode on its way to disk."""
 
-    def __init__(self, stream: Stream, last: bool) -> None:
+    def __init__(self, stream: Stream, first: int, last: bool) -> None:
         self.stream = stream
+        self.first = first
         self.last = last
         self.columns: list[str] = []
         self.texts: list[str] = []
@@ -120,14 +111,14 @@ class _Write:
         if self.loose_size:
             blob = stream.loose
             pieces = list(joined(self.loose_pieces))
-            files.write_at(stream.directory, stream.name(blob), blob.size, pieces, stream.sync)
+            files.write_at(stream.directory, self._name(blob), blob.size, pieces, stream.sync)
             self.states[blob] = (0, self.loose_size, _crc(pieces, blob.crc))
         blobs = [
             {"fn": blob.name, "size": size, "crc32": f"{crc:08x}", **({"start": blob.offset} if blob.offset else {})}
             for blob, (_, size, crc) in self.states.items()
         ]
-        header = write_header(stream.first, blobs, self.columns, [text])
-        files.put(stream.directory, stream.header, [header], stream.sync)
+        header = write_header(self.first, blobs, self.columns, [text])
+        files.put(stream.directory, header_name(stream.trace, self.first), [header], stream.sync)
         if stream.sync:
             files.sync_directory(stream.directory)
         for blob, state in self.states.items():
@@ -141,10 +132,17 @@ class _Write:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(stream.directory, blob.name))
 
+    def _name(self, blob: Blob) -> str:
+        """The file name of a blob, given at its first use."""
+        if not blob.name:
+            blob.name = blob_name(self.stream.trace, self.first, self.stream.names)
+            self.stream.names += 1
+        return blob.name
+
     def append(self, rows: Any, path: Path) -> str:
         """Appends what is new of a column to its blob, and gives the record of all its rows."""
         blob, stream = rows.blob, self.stream
-        name = stream.name(blob)
+        name = self._name(blob)
         row_shape = rows.shape[1:]
         if not blob.offset:
             blob.offset = len(write_npy_header(rows.dtype, (_MANY_ROWS, *row_shape)))
@@ -174,7 +172,7 @@ class _Write:
         self.loose_pieces += [bytes(npyhdr - self.loose_size) + head, *pieces_of(array)]
         offset = npyhdr + len(head)
         self.loose_size = offset + array.nbytes
-        text = loose_text(array.dtype, array.shape, self.stream.name(self.stream.loose), offset, npyhdr)
+        text = loose_text(array.dtype, array.shape, self._name(self.stream.loose), offset, npyhdr)
         self.loose_texts[id(value)] = (value, text)
         return text
 

@@ -75,7 +75,7 @@ class Batch:
         episodes: the list that people see as `TraceRecording.episodes`; empty again once it is committed.
         streams: the streamed episodes whose newest state is written with it.
         steps, size: of the episodes that were added, for the triggers: steps, and about how many bytes.
-        first: the number of its first episode, once it was handed over.
+        first: the number of its first episode, once a commit has begun.
         prev: the batch before it, if that may not be committed yet.
     """
 
@@ -85,7 +85,22 @@ class Batch:
         self.steps = self.size = 0
         self.first: int | None = None
         self.prev = prev
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # if Ctrl-C should come before it is released, its own thread is not shut out
+
+
+class _Commit(threading.Thread):
+    """Commits a batch beside the loop."""
+
+    def __init__(self, writer: TraceWriter, batch: Batch) -> None:
+        super().__init__(daemon=True)
+        self.writer = writer
+        self.batch = batch
+
+    def run(self) -> None:
+        try:
+            self.writer.commit(self.batch)
+        except Exception:
+            return  # the batch keeps what is not written: the next flush commits it again, and raises if that fails
 
 
 class TraceWriter:
@@ -116,8 +131,7 @@ class TraceWriter:
         self.batches: list[dict[str, Any]] = []  # committed, as the manifest lists them
         self.listed = 0  # how many of them the manifest on disk lists
         self.streams: list[Stream] = []  # those that have not ended on disk
-        self.numbered = 0  # episodes that have their number: those handed over
-        self.committing = 0  # the thread that is at it
+        self.numbered = 0  # episodes that have their number, which they get when their commit begins
 
     def flush(self, running: Sequence[Lane] = (), background: bool = False) -> None:
         """Commits every ended episode, and what the `running` ones have so far.
@@ -136,20 +150,15 @@ class TraceWriter:
             batch.prev = None
         for lane in self.lanes:
             lane.settle()
-        if batch.episodes:
-            self.batch = Batch(prev=batch)
-            batch.first = self.numbered
-            self.numbered += len(batch.episodes)
         for lane in running:
             self._stream(lane)
         batch.streams = [stream for stream in self.streams if stream.episode is not stream.written]
-        if batch is self.batch:
-            if not batch.streams:
-                return
-            self.batch = Batch(prev=batch)
+        if not batch.episodes and not batch.streams:
+            return
+        self.batch = Batch(prev=batch)
         if background:
             try:
-                threading.Thread(target=self._commit_in_thread, args=(batch,), daemon=True).start()
+                _Commit(self, batch).start()
             except RuntimeError:  # no thread can be had, as at shutdown: the next flush or `close` commits
                 return
         else:
@@ -161,25 +170,30 @@ class TraceWriter:
         if lane.dirty or not lane.steps:
             return
         if lane.stream is None:
-            lane.stream = Stream(self.directory, self.name, self.numbered, self.sync)
-            self.numbered += 1
-            self.streams.append(lane.stream)
+            stream = Stream(self.directory, self.name, self.sync)
+            self.streams.append(stream)
+            lane.stream = stream
         lane.hand_over()
 
-    def _commit_in_thread(self, batch: Batch) -> None:
-        try:
-            self.commit(batch)
-        except OSError:
-            return  # the batch keeps what is not written; the next flush commits it again and raises if that fails
+    @property
+    def episodes_first(self) -> int:
+        """The number that the first episode of `batch` will have."""
+        prev = self.batch.prev
+        if prev is None:
+            return self.numbered
+        with prev.lock:
+            return self.numbered + len(prev.episodes) + sum(stream.first is None for stream in prev.streams)
 
     def commit(self, batch: Batch) -> None:
         """Writes what a batch still has, and the manifest, if that is due."""
         with batch.lock:
-            self.committing = threading.get_ident()
             if batch.episodes:
                 self._write_episodes(batch)
                 batch.episodes = []
             for stream in batch.streams:
+                if stream.first is None:
+                    stream.first = self.numbered
+                self.numbered = max(self.numbered, stream.first + 1)
                 stream.write()
                 if stream.ended:
                     self._list(stream.first, 1)
@@ -188,11 +202,12 @@ class TraceWriter:
             unlisted = len(self.batches) - self.listed
             if unlisted and unlisted * 16 >= self.listed:  # so that writing manifests costs linear time in all
                 self._write_manifest(closed=False)
-            self.committing = 0
 
     def _write_episodes(self, batch: Batch) -> None:
         """Writes the ended episodes of a batch: blob, then header."""
-        first = batch.first or 0
+        first = self.numbered if batch.first is None else batch.first
+        batch.first = first  # for good, and before anything has its name
+        self.numbered = first + len(batch.episodes)
         blob = blob_name(self.name, first)
         encoded = encode_batch(batch.episodes, first, blob)
         if encoded.blob:
@@ -205,7 +220,7 @@ class TraceWriter:
     def _list(self, first: int, count: int) -> None:
         """Adds a committed batch; a commit that was interrupted and is repeated finds it there."""
         entry = {"first": first, "len": count, "fn": header_name(self.name, first)}
-        if entry not in self.batches[-1:]:
+        if entry not in self.batches[-1 - len(self.streams) :]:
             self.batches.append(entry)
 
     def _write_manifest(self, closed: bool) -> None:
@@ -237,9 +252,10 @@ class TraceWriter:
 
 def finish(writer: TraceWriter) -> None:
     """Closes a writer whose recorder is gone."""
-    if writer.committing == threading.get_ident():
-        # The garbage collector has called this in the middle of a commit of the same writer, which must not wait for
-        # itself. A thread that is no daemon: the interpreter waits for it.
+    thread = threading.current_thread()
+    if isinstance(thread, _Commit) and thread.writer is writer:
+        # The garbage collector has called this in the middle of a commit, which must not wait for itself. The thread is
+        # no daemon, so that the interpreter waits for it.
         threading.Thread(target=writer.close).start()
     else:
         writer.close()

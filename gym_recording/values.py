@@ -114,6 +114,7 @@ def parse_dtype(text: str) -> np.dtype[Any]:
         if text[:1] in ("[", "{"):
             try:
                 dtype = _build_dtype(ast.literal_eval(text))
+                dtype.descr  # noqa: B018 (fields that overlap have none)
             except (ValueError, TypeError, SyntaxError, KeyError, MemoryError, RecursionError, OverflowError):
                 dtype = np.dtype(object)
             if dtype.names and _allowed(dtype):

@@ -53,13 +53,15 @@ class TraceRecordingWrapper:
             return _new(cls)
         libraries = filter(None, map(library_of, (*args, *kwargs.values())))
         library = next(libraries, None)
+        if library is None and cls is TraceRecordingWrapper:
+            raise _no_environment(args or None)
         return object.__new__(cls) if library is None else _new(_class_for(cls, library))
 
     def __init__(self, env: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
         if not hasattr(self, "_library"):  # a subclass that makes its environment itself
             library = library_of(env)
             if library is None:
-                raise TraceError("no environment", expected="a gym.Env or gymnasium.Env", found=str(type(env)))
+                raise _no_environment(env)
             self.__class__ = _class_for(type(self), library)
         saver = _argument_saver(self._library)
         if saver is not None:
@@ -127,6 +129,10 @@ class TraceRecordingWrapper:
 
 def _restore(cls: type[TraceRecordingWrapper], library: str) -> Any:
     return _new(_class_for(cls, __import__(library)))
+
+
+def _no_environment(found: Any) -> TraceError:
+    return TraceError("no environment to wrap", expected="a gym.Env or gymnasium.Env", found=repr(found)[:80])
 
 
 def _new(made: Any) -> Any:

@@ -1,0 +1,300 @@
+"""The program `gym-recording`: records an environment, says what is in a recording, checks one.
+
+A command is a function from parsed arguments to an exit code. What goes wrong is one line on stderr, no traceback. What
+is printed comes from files and is untrusted: it goes through `_say`. The format is not known here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import inspect
+import json
+import math
+import os
+import sys
+from collections import Counter
+from typing import Any, Callable, Iterator, Sequence
+
+import numpy as np
+
+from . import __version__, files
+from .check import Report, check_recording
+from .errors import TraceError, missing_package
+from .format import is_current, parse_name
+from .playback import Trace, TraceRecordingReader
+from .wrappers import TraceRecordingWrapper
+from .wrappers.api import LIBRARIES, split_step
+
+_EXIT_CODES = """\
+exit codes:
+  0    all is well
+  1    something failed, or problems were found
+  2    wrong usage
+  130  interrupted; what was recorded is kept
+"""
+_INFO_KEYS = """\
+--json prints one object, with null where a recording does not say:
+  directory   as it was given
+  traces      list of {name, created, closed, env, observation_space, action_space, episodes}
+  episodes    how many
+  steps       how many, of all episodes
+  returns     {episodes, min, mean, max}: sums of rewards, of the episodes whose rewards are numbers;
+              what is not finite is text: "nan", "inf", "-inf"
+  lengths     {episodes, min, mean, max}: steps of an episode
+  ended_by    {reason: episodes}; "unknown" in old recordings, and while an episode runs
+  bytes       on disk
+  files       how many
+  errors      list of text: what is missing or damaged, and left out above
+"""
+_STATISTICS = ("min", "mean", "max")
+_MAX_TEXT, _MAX_DEPTH = 200, 8  # characters of an id or a space; spaces in spaces
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program on `argv`, by default the arguments of the process, and returns its exit code.
+
+    Raises:
+        SystemExit: of argparse: wrong usage, `--help`, `--version`.
+    """
+    args = _parser().parse_args(argv)
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever read stdout has seen enough; Python must not complain at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except TraceError as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else str(error))
+
+
+def _parser() -> argparse.ArgumentParser:
+    style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": _EXIT_CODES}
+    parser = argparse.ArgumentParser("gym-recording", description="Records environments, looks at recordings.", **style)
+    parser.add_argument("--version", action="version", version=f"gym-recording {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
+
+    def add(name: str, run: Callable[[argparse.Namespace], int], text: str, **more: Any) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=f"{text.capitalize()}.", **{**style, **more})
+        command.set_defaults(run=run)
+        return command
+
+    record = add("record", _record, "record episodes of an environment, with random actions")
+    record.add_argument("env_id", metavar="ENV_ID", help="what the library's make takes: CartPole-v1")
+    record.add_argument("directory", metavar="DIRECTORY", help="where to; created if need be")
+    record.add_argument("--episodes", metavar="N", type=_at_least(1), required=True, help="how many")
+    record.add_argument("--seed", metavar="S", type=_at_least(0), help="of the actions; reset number i gets S + i")
+    record.add_argument("--library", choices=LIBRARIES, help="default: gymnasium if it is installed, else gym")
+    info = add("info", _info, "say what is in a recording", epilog=f"{_INFO_KEYS}\n{_EXIT_CODES}")
+    info.add_argument("directory", metavar="DIRECTORY")
+    info.add_argument("--json", action="store_true", help="as one JSON object")
+    check = add("check", _check, "check a recording against every rule of the format, checksums included")
+    check.add_argument("directory", metavar="DIRECTORY")
+    return parser
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+        return int(text)
+
+    return number
+
+
+def _say(text: str, stream: Any = None) -> None:
+    """Prints one line; what is not printable in it, or not in the stream's encoding, is escaped."""
+    stream = stream or sys.stdout
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    encoding = stream.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
+
+
+def _fail(text: str) -> int:
+    _say(f"gym-recording: {text}", sys.stderr)
+    return 1
+
+
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{'' if number == 1 else plural}"
+
+
+def _record(args: argparse.Namespace) -> int:
+    env = TraceRecordingWrapper(_make(_library(args.library), args.env_id), args.directory)
+    steps, interrupted = 0, False
+    try:
+        if args.seed is not None:
+            env.action_space.seed(args.seed)
+        for number in _progress(args.episodes):
+            _reset(env, args.seed if args.seed is None else args.seed + number)
+            ended = False
+            while not ended:
+                _, _, terminated, truncated, _ = split_step(env.step(env.action_space.sample()))
+                steps += 1
+                ended = terminated or truncated
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        env.close()
+    episodes = _count(sum(batch["len"] for batch in env.recording.batches), "episode")
+    what = f"interrupted: kept {episodes}" if interrupted else f"recorded {episodes}, {_count(steps, 'step')},"
+    _say(f"{what} of {args.env_id} in {args.directory}")
+    return 130 if interrupted else 0
+
+
+def _library(name: str | None) -> Any:
+    name = name or next(filter(importlib.util.find_spec, LIBRARIES), "gym")
+    if importlib.util.find_spec(name) is None:
+        raise missing_package(name, "record", "'gym_recording[gymnasium]'" if name == "gymnasium" else name)
+    return importlib.import_module(name)
+
+
+def _make(library: Any, env_id: str) -> Any:
+    options = {}
+    if "disable_env_checker" in inspect.signature(library.make).parameters:  # gym 0.24 and later
+        # The checker of gym uses np.bool8, which NumPy 2 does not have. What it warns of is of no interest here.
+        options["disable_env_checker"] = True
+    try:
+        return library.make(env_id, **options)
+    except (library.error.Error, ImportError) as error:
+        raise TraceError(f"{library.__name__} cannot make it: {' '.join(str(error).split())}", field=env_id) from error
+
+
+def _reset(env: Any, seed: int | None) -> Any:
+    if seed is None:
+        return env.reset()
+    parameters = inspect.signature(env.unwrapped.reset).parameters.values()
+    if any(parameter.name == "seed" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return env.reset(seed=seed)
+    if not hasattr(env.unwrapped, "seed"):
+        raise TraceError("the environment takes no seed", field="--seed")
+    env.seed(seed)  # before gym 0.22
+    return env.reset()
+
+
+def _progress(episodes: int) -> Any:
+    """The numbers of the episodes; on a terminal with a bar, if tqdm is installed."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return range(episodes)
+    return tqdm(range(episodes), unit=" episodes", disable=None)
+
+
+def _info(args: argparse.Namespace) -> int:
+    names = [name for name in os.listdir(args.directory) if parse_name(name) is not None]
+    with TraceRecordingReader(args.directory, on_error="skip") as reader, np.errstate(all="ignore"):
+        info = _summary(reader)
+        info.update(
+            bytes=files.total_size(args.directory, names), files=len(names), errors=list(map(str, reader.errors))
+        )
+    if args.json:
+        print(json.dumps(info, indent=2, allow_nan=False))
+    else:
+        for line in _info_lines(info):
+            _say(line)
+        for error in info["errors"]:
+            _fail(error)
+    return 1 if info["errors"] else 0
+
+
+def _summary(reader: TraceRecordingReader) -> dict[str, Any]:
+    lengths: list[int] = []
+    returns: list[float] = []
+    ended_by: Counter[str] = Counter()
+    for episode in reader:
+        lengths.append(len(episode))
+        returns += _return(episode.rewards)
+        ended_by[episode.ended_by or "unknown"] += 1
+    return {
+        "directory": reader.directory,
+        "traces": [_trace_summary(trace) for trace in reader.traces],
+        "episodes": len(lengths),
+        "steps": sum(lengths),
+        "returns": _statistics(returns),
+        "lengths": _statistics(lengths),
+        "ended_by": dict(ended_by),
+    }
+
+
+def _trace_summary(trace: Trace) -> dict[str, Any]:
+    spaces = {key: trace.env.get(key) for key in ("observation_space", "action_space")}
+    return {
+        "name": trace.name,
+        "created": trace.created or None,
+        "closed": trace.closed if is_current(trace.name) and trace.error is None else None,
+        "env": str(trace.env["id"])[:_MAX_TEXT] if "id" in trace.env else None,
+        **{key: None if space is None else _space(space) for key, space in spaces.items()},
+        "episodes": len(trace),
+    }
+
+
+def _return(rewards: Any) -> list[float]:
+    """The sum of the rewards if they are real numbers, one per step; else nothing."""
+    if isinstance(rewards, list):  # ints and floats mixed, ints beyond int64; or anything
+        real = (int, float, np.bool_, np.integer, np.floating)
+        try:
+            return [sum(map(float, rewards))] if all(isinstance(reward, real) for reward in rewards) else []
+        except OverflowError:
+            return []
+    is_real = isinstance(rewards, np.ndarray) and rewards.ndim == 1 and rewards.dtype.kind in "biuf"
+    return [float(rewards.sum(dtype="float64"))] if is_real else []
+
+
+def _statistics(values: Sequence[float]) -> dict[str, Any] | None:
+    if not values:
+        return None
+    numbers = [getattr(np.array(values), key)().item() for key in _STATISTICS]
+    strict = [number if math.isfinite(number) else repr(number) for number in numbers]
+    return {"episodes": len(values), **dict(zip(_STATISTICS, strict))}
+
+
+def _space(space: Any, depth: int = 0) -> str:
+    """A space of a manifest, which may be anything: `Box(low=0, high=255, shape=[210, 160, 3], dtype=uint8)`."""
+    if not isinstance(space, dict) or depth > _MAX_DEPTH:
+        return "?"
+    parts = space.get("spaces")
+    if isinstance(parts, (dict, list)):
+        items: Any = parts.items() if isinstance(parts, dict) else enumerate(parts)
+        texts = [f"{key}={_space(part, depth + 1)}" for key, part in items]
+    else:
+        uneven = [key for key in ("low", "high") if isinstance(space.get(key), list)]  # a bound for every element
+        texts = [f"{key}={value}" for key, value in space.items() if key not in ("type", *uneven)]
+    text = f"{space.get('type')}({', '.join(texts)})"
+    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "..."
+
+
+def _info_lines(info: dict[str, Any]) -> Iterator[str]:
+    if not info["traces"]:
+        yield f"{info['directory']}: nothing is recorded"
+        return
+    counts = [_count(len(info["traces"]), "trace"), _count(info["episodes"], "episode"), _count(info["steps"], "step")]
+    yield f"{info['directory']}: {', '.join(counts)}, {info['bytes']} bytes in {_count(info['files'], 'file')}"
+    for key in ("returns", "lengths"):
+        numbers = info[key] or {"episodes": 0}
+        texts = [f"{name} {float(numbers[name]):.8g}" for name in _STATISTICS if name in numbers]
+        if numbers["episodes"] < info["episodes"]:
+            texts.append(f"of {_count(numbers['episodes'], 'episode')}; the rewards of others are no numbers")
+        yield f"  {key:13}{', '.join(texts)}"
+    yield f"  ended by     {', '.join(f'{reason} {count}' for reason, count in sorted(info['ended_by'].items()))}"
+    for trace in info["traces"]:
+        yield f"{trace['name']}: {_count(trace['episodes'], 'episode')}{', not closed' * (trace['closed'] is False)}"
+        for key in ("created", "env", "observation_space", "action_space"):
+            if trace[key] is not None:
+                yield f"  {key.replace('_space', 's'):13}{trace[key]}"
+
+
+def _check(args: argparse.Namespace) -> int:
+    report = Report()
+    problems = check_recording(args.directory, report)
+    for line in [*map(str, problems), *[f"note: {note}" for note in report.notes]]:
+        _say(line)
+    counts = _count(report.traces, "trace"), _count(report.batches, "batch", "es"), _count(report.episodes, "episode")
+    _say(f"checked {', '.join(counts)}: {_count(len(problems), 'problem')}")
+    return 1 if problems else 0
