@@ -278,6 +278,9 @@ class _Decoder:
             )
         array = read_array(record, self.buffer, file)
         blob = record["npyfile"]
+        entry = self.header.blobs.get(blob)
+        if entry is not None and record["npyoff"] + array.nbytes > entry.size:
+            raise TraceError("the array is not wholly in what counts of its blob", file=file, field="npyoff")
         self.asked[blob] = self.asked.get(blob, 0) + array.nbytes
         if self.asked[blob] > len(self.buffer(blob)):
             raise TraceError("the arrays of an episode are larger than the blob they lie in", file=file, field="size")

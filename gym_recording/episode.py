@@ -36,6 +36,9 @@ class DictColumns(Dict[Any, Any]):
     def __iter__(self) -> Iterator[Any]:
         return (self[step] for step in range(len(self)))
 
+    def __reversed__(self) -> Iterator[Any]:
+        return (self[step] for step in reversed(range(len(self))))
+
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return DictColumns((key, rows[index]) for key, rows in self.items())
