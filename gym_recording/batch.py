@@ -272,12 +272,10 @@ class _Decoder:
         file = self.header.file
         if self.header.version >= 2 and "size" not in record:  # else it would be taken for one of version 0
             raise TraceError("malformed", file=file, field="size", expected="a length", found="nothing")
-        if self.header.version >= 2 and record.get("npyfile") not in self.header.blobs:
-            raise TraceError(
-                "not a blob of this batch", file=file, field="npyfile", found=repr(record.get("npyfile"))[:80]
-            )
+        blob = member(record, "npyfile", str, file)
+        if self.header.version >= 2 and blob not in self.header.blobs:
+            raise TraceError("not a blob of this batch", file=file, field="npyfile", found=repr(blob)[:80])
         array = read_array(record, self.buffer, file)
-        blob = record["npyfile"]
         entry = self.header.blobs.get(blob)
         if entry is not None and record["npyoff"] + array.nbytes > entry.size:
             raise TraceError("the array is not wholly in what counts of its blob", file=file, field="npyoff")
@@ -286,13 +284,18 @@ class _Decoder:
             raise TraceError("the arrays of an episode are larger than the blob they lie in", file=file, field="size")
         return array
 
+    def kind(self, value: dict[str, Any]) -> Any:
+        """What an object is: its `__type`, "object" if it has none. Old versions have no type but ndarray."""
+        kind = value.get("__type", "object")
+        return kind if kind == "ndarray" or self.header.version >= 2 else "object"
+
     def column(self, value: Any) -> Any:
         """A member of an episode: one row per step."""
         if isinstance(value, list):
             return [self.value(item) for item in value]
         if not isinstance(value, dict):
             raise TraceError("malformed", expected="an array record, object or list", found=repr(value)[:80])
-        kind = value.get("__type") if self.header.version >= 2 or value.get("__type") == "ndarray" else None
+        kind = self.kind(value)
         if kind == "ndarray":
             array = self.array(value)
             if not array.ndim:
@@ -316,7 +319,7 @@ class _Decoder:
             return [self.value(item) for item in value]
         if not isinstance(value, dict):
             return value
-        kind = value.get("__type") if self.header.version >= 2 or value.get("__type") == "ndarray" else None
+        kind = self.kind(value)
         if kind == "ndarray":
             array = self.array(value)
             is_scalar = not array.ndim and array.dtype.kind not in "SU" and array.dtype.names is None
@@ -327,7 +330,7 @@ class _Decoder:
 
     def items(self, value: dict[str, Any], kind: Any) -> Iterator[tuple[Any, Any]]:
         """The keys and values of an object, or of a dict whose keys JSON objects cannot have."""
-        if kind is None:
+        if kind == "object":
             yield from value.items()
             return
         if kind != "dict":

@@ -255,8 +255,8 @@ def finish(writer: TraceWriter) -> None:
     thread = threading.current_thread()
     if isinstance(thread, _Commit) and thread.writer is writer:
         # The garbage collector has called this in the middle of a commit, which must not wait for itself. The thread is
-        # no daemon, so that the interpreter waits for it.
-        threading.Thread(target=writer.close).start()
+        # no daemon, as this one is, so that the interpreter waits for it.
+        threading.Thread(target=writer.close, daemon=False).start()
     else:
         writer.close()
 
