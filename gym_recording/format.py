@@ -185,7 +185,7 @@ def member(document: dict[str, Any], key: str, kind: type, file: str, default: A
     value = document.get(key, default)
     if type(value) is not kind or (type(value) is int and value < 0):
         found = "nothing" if key not in document else repr(value)[:80]
-        raise TraceError("malformed", file=file, field=key, expected=f"a {kind.__name__}", found=found)
+        raise TraceError("malformed", file=file, field=key, expected=kind.__name__, found=found)
     return value
 
 

@@ -84,6 +84,7 @@ class Index:
                     manifests[name.trace] = file
         self.traces = [self._trace(name, manifests.get(name), found) for name, found in headers.items()]
         self.traces.sort(key=lambda trace: (trace.created, natural_key(trace.name)))
+        del self._count  # so that a reader can be pickled
 
     def _trace(self, name: str, manifest: str | None, found: dict[str, int]) -> Trace:
         trace = Trace(name)

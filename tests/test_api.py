@@ -1,0 +1,246 @@
+"""What differs between Gyms, as tables: the results of `reset` and `step`, and what can be said of an environment."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from environments import LIBRARIES, Walk, make
+
+from gym_recording import TraceError
+from gym_recording.wrappers.api import (
+    describe,
+    library_of,
+    library_version,
+    reset_gives_info,
+    space_json,
+    split_reset,
+    split_step,
+)
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request):
+    return pytest.importorskip(request.param)
+
+
+# ---- whose it is
+
+
+def test_an_environment_is_of_the_library_of_its_base_class(library, tmp_path):
+    assert library_of(make(library, Walk)) is library
+    assert library_of(library.wrappers.TimeLimit(make(library, Walk), 3)) is library
+    assert library_version(library) == f"{library.__name__} {library.__version__}"
+
+
+@pytest.mark.parametrize("value", [None, 3, "CartPole-v1", object, SimpleNamespace(step=print, reset=print)])
+def test_what_is_no_environment_is_of_no_library(value):
+    assert library_of(value) is None
+
+
+@pytest.mark.parametrize("name", ["VectorEnv", "VecEnv"])
+def test_vector_environments_are_told_by_the_names_of_their_classes(name):
+    with pytest.raises(TraceError, match="vector environment"):
+        library_of(type("Mine", (type(name, (), {}),), {})())
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "arguments", "expected"),
+    [
+        ("gymnasium", "0.26.0", {}, True),
+        ("gymnasium", "1.4.0", {}, True),
+        ("gym", "0.26.2", {}, True),
+        ("gym", "0.26.2", {"seed": 3}, True),
+        ("gym", "0.25.2", {}, False),
+        ("gym", "0.25.2", {"return_info": True}, True),
+        ("gym", "0.25.2", {"return_info": False}, False),
+        ("gym", "0.7.4", {}, False),
+        ("gym", "1.0.0", {}, True),
+    ],
+)
+def test_reset_gives_an_info_since_gym_0_26_and_before_if_asked_to(name, version, arguments, expected):
+    assert reset_gives_info(SimpleNamespace(__name__=name, __version__=version), arguments) is expected
+
+
+def test_the_version_of_an_old_gym_is_found_in_its_version_module():
+    old = SimpleNamespace(__name__="gym", version=SimpleNamespace(VERSION="0.7.4"))
+    assert library_version(old) == "gym 0.7.4"
+    assert reset_gives_info(old, {}) is False
+
+
+# ---- reset and step
+
+
+class Tuple:
+    """A space as `split_reset` sees it: its name, and what it contains."""
+
+    def __init__(self, *contents):
+        self.contains = contents.__contains__
+
+
+class Box(Tuple):
+    pass
+
+
+PAIR = ((1, 2), {"x": 0})
+
+
+@pytest.mark.parametrize(
+    ("result", "gives_info", "space", "expected"),
+    [
+        ((5, {}), True, None, (5, {})),
+        ((5, {"a": 1}), True, Box(5), (5, {"a": 1})),
+        (5, False, None, (5, None)),
+        (5, True, Box(5), (5, None)),  # the old interface under a new library
+        ([5, {}], True, None, ([5, {}], None)),
+        ((5, {}, 3), True, None, ((5, {}, 3), None)),
+        ((5, 6), True, Tuple((5, 6)), ((5, 6), None)),
+        ((5, {}), False, Tuple((5, {})), ((5, {}), None)),
+        (PAIR, True, Tuple(PAIR), (PAIR, None)),  # an observation that looks like one with an info
+        ((PAIR, {}), True, Tuple(PAIR), (PAIR, {})),
+        (PAIR, True, Box((1, 2)), PAIR),
+        (PAIR, True, None, PAIR),
+    ],
+)
+def test_reset_is_split_into_observation_and_info(result, gives_info, space, expected):
+    assert split_reset(result, gives_info, space) == expected
+
+
+LIMIT = "TimeLimit.truncated"
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ((1, 2.0, False, False, {}), (1, 2.0, False, False, {})),
+        ((1, 2.0, True, False, {}), (1, 2.0, True, False, {})),
+        ((1, 2.0, False, True, {}), (1, 2.0, False, True, {})),
+        ((1, 2.0, True, True, {LIMIT: False}), (1, 2.0, True, True, {LIMIT: False})),
+        ((1, 2.0, np.True_, np.False_, None), (1, 2.0, True, False, None)),
+        ([1, 2.0, 1, 0, {}], (1, 2.0, True, False, {})),
+        ((1, 2.0, False, {}), (1, 2.0, False, False, {})),
+        ((1, 2.0, True, {}), (1, 2.0, True, False, {})),
+        ((1, 2.0, True, {LIMIT: True}), (1, 2.0, False, True, {LIMIT: True})),
+        ((1, 2.0, True, {LIMIT: False}), (1, 2.0, True, False, {LIMIT: False})),
+        ((1, 2.0, False, {LIMIT: True}), (1, 2.0, False, False, {LIMIT: True})),
+        ((1, 2.0, np.True_, None), (1, 2.0, True, False, None)),
+    ],
+)
+def test_step_is_split_into_five(result, expected):
+    assert tuple(split_step(result)) == expected
+
+
+@pytest.mark.parametrize("result", [(), (1, 2, 3), (1, 2, 3, 4, 5, 6), None, 3])
+def test_any_other_result_of_step_is_an_error(result):
+    with pytest.raises(TraceError, match="4 or 5 values"):
+        split_step(result)
+
+
+# ---- what can be said
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (
+            lambda s: s.Box(-1, 1, (2,), np.float32),
+            {"type": "Box", "shape": [2], "dtype": "float32", "low": -1, "high": 1},
+        ),
+        (
+            lambda s: s.Box(np.array([0, -np.inf]), np.array([1.5, np.inf]), dtype=np.float64),
+            {"type": "Box", "shape": [2], "dtype": "float64", "low": [0, "-inf"], "high": [1.5, "inf"]},
+        ),
+        (
+            lambda s: s.Box(0, 255, (210, 160, 3), np.uint8),
+            {"type": "Box", "shape": [210, 160, 3], "dtype": "uint8", "low": 0, "high": 255},
+        ),
+        (
+            lambda s: s.Box(-np.inf, np.inf, (), np.float64),
+            {"type": "Box", "shape": [], "dtype": "float64", "low": "-inf", "high": "inf"},
+        ),
+        (lambda s: s.Discrete(3), {"type": "Discrete", "n": 3, "start": 0}),
+        (lambda s: s.Discrete(3, start=-1), {"type": "Discrete", "n": 3, "start": -1}),
+        (lambda s: s.MultiDiscrete([3, 4]), {"type": "MultiDiscrete", "nvec": [3, 4]}),
+        (lambda s: s.MultiDiscrete([[3, 4]]), {"type": "MultiDiscrete", "nvec": [[3, 4]]}),
+        (lambda s: s.MultiBinary(5), {"type": "MultiBinary", "n": 5}),
+        (lambda s: s.MultiBinary([2, 3]), {"type": "MultiBinary", "n": [2, 3]}),
+        (
+            lambda s: s.Dict({"a": s.Discrete(2), "b": s.Text(3)}),
+            {"type": "Dict", "spaces": {"a": {"type": "Discrete", "n": 2, "start": 0}, "b": None}},
+        ),
+        (
+            lambda s: s.Tuple((s.Discrete(2), s.Dict({}))),
+            {
+                "type": "Tuple",
+                "spaces": [{"type": "Discrete", "n": 2, "start": 0}, {"type": "Dict", "spaces": {}}],
+            },
+        ),
+        (lambda s: s.Text(3), None),
+        (lambda s: s.Graph(s.Discrete(2), None), None),
+    ],
+)
+def test_spaces_are_described_in_json(library, space, expected):
+    found = space_json(space(library.spaces))
+    assert found == expected
+    assert json.loads(json.dumps(found, allow_nan=False)) == expected
+
+
+def test_what_is_no_space_is_not_described():
+    assert space_json(None) is None
+    assert space_json("Box") is None
+    assert space_json(SimpleNamespace(n=3)) is None
+
+
+def test_an_environment_is_described(library):
+    env = library.make("CartPole-v1", disable_env_checker=True)
+    found = describe(env)
+    assert found["id"] == "CartPole-v1"
+    assert found["max_episode_steps"] == 500
+    assert found["action_space"] == {"type": "Discrete", "n": 2, "start": 0}
+    assert found["observation_space"] == space_json(env.observation_space)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "expected"),
+    [({"a": [1, None]}, {"a": [1, None]}), ({}, None), ({"a": object()}, None), ({"a": float("nan")}, None)],
+)
+@pytest.mark.parametrize("attribute", ["kwargs", "_kwargs"])  # the latter in gym before 0.26
+def test_keyword_arguments_that_are_json_are_described(attribute, kwargs, expected):
+    env = SimpleNamespace(spec=SimpleNamespace(id="Mine-v0", **{attribute: kwargs}))
+    found = describe(env)
+    assert found["id"] == "Mine-v0"
+    assert (found.get("kwargs") or None) == expected
+
+
+def test_an_environment_without_anything_is_described_by_nothing():
+    assert describe(SimpleNamespace()) == {}
+    assert describe(SimpleNamespace(spec=None, observation_space=None, action_space=None)) == {}
+
+
+class Refusing:
+    """An environment whose properties raise until it is reset; there are such."""
+
+    @property
+    def spec(self):
+        raise NotImplementedError
+
+    observation_space = action_space = spec
+
+
+class Discrete:
+    """A space of somebody else, with a known name."""
+
+    size = 3
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        Refusing(),
+        SimpleNamespace(spec=Refusing()),
+        SimpleNamespace(action_space=Discrete(), observation_space=Box()),
+        SimpleNamespace(spec=SimpleNamespace(id=object(), kwargs=3.5j)),
+    ],
+)
+def test_a_description_is_best_effort_and_never_fatal(env):
+    assert describe(env) == {}

@@ -1,0 +1,332 @@
+"""However a program ends, everything that was recorded is read back, and nothing twice."""
+
+import importlib.util
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import gym_recording
+from gym_recording import TraceRecordingReader
+
+# Programs find the package that is tested, installed or not.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(gym_recording.__file__))}
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs signals and fork")
+
+START = """
+import gc, os, signal, sys, threading
+from gym_recording import TraceRecording, TraceRecordingReader
+
+def record(recording, *numbers, reset=True):
+    '''An episode whose actions are these numbers.'''
+    if reset:
+        recording.add_reset(-1.0)
+    for number in numbers:
+        recording.add_step(number, float(number), 0.5)
+
+directory = sys.argv[1]
+"""
+
+
+def program(code):
+    return START + textwrap.dedent(code)
+
+
+def run(code, directory):
+    """Runs a program to its end and gives its return code."""
+    command = [sys.executable, "-c", program(code), str(directory)]
+    return subprocess.run(command, env=ENVIRONMENT, timeout=60).returncode
+
+
+def recorded(directory):
+    """By trace: the actions of its episodes."""
+    reader = TraceRecordingReader(directory, verify=True)
+    actions = iter([episode.actions.tolist() for episode in reader])
+    return [[next(actions) for _ in range(len(trace))] for trace in reader.traces]
+
+
+# ---- a program that never closes its recorder
+
+ENDS = {
+    "the end of the program": ("", 0),
+    "sys.exit": ("sys.exit(3)", 3),
+    "a thread that goes on": ("threading.Thread(target=record, args=(recording, 5)).start(); sys.exit(3)", 3),
+    "an exception": ("sys.stderr = open(os.devnull, 'w'); raise ValueError", 1),
+    "an exception in a function": ("sys.stderr = open(os.devnull, 'w'); (lambda kept: 1 / 0)(recording)", 1),
+    "a reference that is deleted": ("del recording; os._exit(4)", 4),
+    "a reference cycle": ("recording.itself = [recording]; del recording; gc.collect(); os._exit(4)", 4),
+    "a reference cycle at exit": ("recording.itself = [recording]; gc.disable(); del recording", 0),
+    "an object that is never collected": ("recording.itself = recording; sys.modules['kept'] = recording", 0),
+    "a with block": ("\nwith recording:\n    sys.exit(3)", 3),
+    "a close at exit": ("import atexit; atexit.register(recording.close)", 0),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"flush_interval": 0}], ids=str)
+@pytest.mark.parametrize("name", ENDS)
+def test_what_was_recorded_is_there_without_a_close(tmp_path, name, options):
+    end, code = ENDS[name]
+    start = f"recording = TraceRecording(directory, **{options})\nrecord(recording, 0, 1, 2)\nrecord(recording, 3, 4)\n"
+    assert run(start + end, tmp_path) == code
+    assert recorded(tmp_path) == [[[0, 1, 2], [3, 4]] if "thread" not in name else [[0, 1, 2], [3, 4], [5]]]
+    assert [trace.closed for trace in TraceRecordingReader(tmp_path).traces] == [True]
+
+
+def test_a_recorder_of_a_function_is_written_when_the_function_returns(tmp_path):
+    code = """
+    def main():
+        recording = TraceRecording(directory)
+        record(recording, 0, 1)
+
+    main()
+    print([episode.actions.tolist() for episode in TraceRecordingReader(directory)])
+    os._exit(5 if len(TraceRecordingReader(directory)) == 1 else 6)
+    """
+    assert run(code, tmp_path) == 5
+
+
+@pytest.mark.parametrize("library", ["gym", "gymnasium"])
+def test_a_wrapper_that_is_neither_closed_nor_kept_is_written(tmp_path, library):
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    code = f"""
+    import {library} as library
+    from gym_recording import TraceRecordingWrapper
+
+    env = TraceRecordingWrapper(library.make("CartPole-v1", disable_env_checker=True), directory)
+    env.reset(seed=0)
+    env.step(1)
+    env = TraceRecordingWrapper(library.make("CartPole-v1", disable_env_checker=True), directory)
+    env.reset(seed=0)
+    env.step(0)
+    env.step(1)
+    """
+    assert run(code, tmp_path) == 0
+    assert sorted(recorded(tmp_path)) == [[[0, 1]], [[1]]]
+
+
+def test_a_recorder_that_is_collected_in_the_midst_of_its_own_commit_still_writes_all(tmp_path):
+    """The garbage collector runs in whichever thread allocates, and so in the one that commits."""
+    code = """
+    gc.disable()
+    dropped, through, fsync = threading.Event(), threading.Event(), os.fsync
+
+    def collecting(descriptor):
+        if threading.current_thread() is not threading.main_thread():
+            dropped.wait(20)
+            gc.collect()
+            through.set()
+        fsync(descriptor)
+
+    os.fsync = collecting
+    recording = TraceRecording(directory, buffer_batch_size=1)
+    recording.itself = recording
+    record(recording, 0)
+    record(recording, 1, 2)
+    del recording
+    dropped.set()
+    sys.exit(0 if through.wait(20) else 1)
+    """
+    assert run(code, tmp_path) == 0
+    assert recorded(tmp_path) == [[[0], [1, 2]]]
+
+
+# ---- Ctrl-C
+
+
+@posix
+def test_an_interrupt_between_steps_loses_nothing(tmp_path):
+    code = """
+    recording = TraceRecording(directory)
+    record(recording, 0, 1)
+    record(recording, 2)
+    os.kill(os.getpid(), signal.SIGINT)
+    record(recording, 3)
+    """
+    assert run("sys.stderr = open(os.devnull, 'w')" + textwrap.dedent(code), tmp_path) == -signal.SIGINT
+    assert recorded(tmp_path) == [[[0, 1], [2]]]
+
+
+@posix
+@pytest.mark.parametrize("options", [{}, {"flush_interval": 0}, {"buffer_batch_size": 1}], ids=str)
+def test_an_interrupt_in_the_midst_of_recording_loses_no_step_that_was_acknowledged(tmp_path, options):
+    code = f"""
+    sys.stderr = open(os.devnull, 'w')
+    recording = TraceRecording(directory, durability="none", **{options})
+    recording.add_reset(0.0)
+    for number in range(10**9):
+        recording.add_step(number, float(number), 0.5)
+        if number % 10 == 9:
+            recording.add_reset(0.0)
+        os.write(1, b"%d\\n" % number)
+    """
+    command = [sys.executable, "-c", program(code), str(tmp_path)]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE) as child:
+        for line in child.stdout:
+            if int(line) == 200:
+                child.send_signal(signal.SIGINT)
+                break
+        *_, acknowledged = [200, *map(int, child.stdout.read().split())]
+        assert child.wait(60) == -signal.SIGINT
+    ((*episodes, last),) = recorded(tmp_path)
+    steps = [number for episode in (*episodes, last) for number in episode]
+    assert steps == list(range(len(steps)))
+    assert len(steps) - 1 in (acknowledged, acknowledged + 1)
+    assert all(len(episode) == 10 for episode in episodes)
+
+
+# ---- fork
+
+FORKS = {
+    "sys.exit": "sys.exit(0)",
+    "the end of the program": "",
+    "close": "recording.close(); os._exit(0)",
+    "an exception": "sys.stderr = open(os.devnull, 'w'); raise ValueError",
+}
+
+
+@posix
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", [{}, {"flush_interval": 0}], ids=str)
+@pytest.mark.parametrize("name", FORKS)
+def test_after_a_fork_parent_and_child_both_record_all_of_their_own_and_nothing_twice(tmp_path, name, options):
+    code = f"""
+    recording = TraceRecording(directory, **{options})
+    record(recording, 0, 1)
+    record(recording, 2)
+    recording.save_complete()  # so that no thread of a commit is forked
+    child = os.fork()
+    if child == 0:
+        record(recording, 10, reset=False)
+        record(recording, 11, 12)
+        {FORKS[name]}
+    else:
+        os.waitpid(child, 0)
+        record(recording, 3, reset=False)
+        record(recording, 4)
+    """
+    assert run(code, tmp_path) == 0
+    assert recorded(tmp_path) == [[[0, 1], [2, 3], [4]], [[10], [11, 12]]]
+    flags = [episode.headless for episode in TraceRecordingReader(tmp_path)]
+    assert flags == [False, False, False, True, False]
+
+
+@posix
+def test_a_child_that_records_nothing_leaves_nothing(tmp_path):
+    code = """
+    recording = TraceRecording(directory)
+    record(recording, 0, 1)
+    record(recording, 2)
+    for exit in (os._exit, sys.exit):
+        child = os.fork()
+        if child == 0:
+            exit(0)
+        os.waitpid(child, 0)
+    record(recording, 3, reset=False)
+    """
+    assert run(code, tmp_path) == 0
+    assert recorded(tmp_path) == [[[0, 1], [2, 3]]]
+
+
+@posix
+def test_a_recorder_that_was_closed_before_the_fork_is_closed_in_the_child(tmp_path):
+    code = """
+    from gym_recording import ClosedError
+    recording = TraceRecording(directory)
+    record(recording, 0)
+    recording.close()
+    child = os.fork()
+    if child == 0:
+        try:
+            record(recording, 1, reset=False)
+        except ClosedError:
+            os._exit(7)
+        os._exit(8)
+    os._exit(os.waitpid(child, 0)[1] >> 8)
+    """
+    assert run(code, tmp_path) == 7
+    assert recorded(tmp_path) == [[[0]]]
+
+
+@posix
+def test_a_fork_in_the_midst_of_a_step_leaves_that_step_to_the_parent(tmp_path):
+    code = """
+    recording = TraceRecording(directory)
+    record(recording, 0)
+    recording.lane.begin(1)  # as the wrapper does before it steps the environment, which forks
+    child = os.fork()
+    recording.lane.finish(1.0, 0.5, False, False)
+    record(recording, 2 if child else 3, reset=False)
+    if child:
+        os.waitpid(child, 0)
+    """
+    assert run(code, tmp_path) == 0
+    assert recorded(tmp_path) == [[[0, 1, 2]], [[3]]]
+
+
+@posix
+def test_grandchildren_have_traces_of_their_own(tmp_path):
+    code = """
+    recording = TraceRecording(directory)
+    record(recording, 0)
+    for number in (1, 2, 3):
+        if os.fork():
+            os.wait()
+            break
+        record(recording, number)
+    """
+    assert run(code, tmp_path) == 0
+    assert sorted(recorded(tmp_path)) == [[[0]], [[1]], [[2]], [[3]]]
+
+
+# ---- multiprocessing
+
+WORKER = """
+import multiprocessing, sys
+from gym_recording import TraceRecording
+
+def work(directory, number):
+    global recording  # so that it is not collected when the function returns
+    recording = TraceRecording(directory)
+    recording.add_reset(0.0)
+    recording.add_step(number, 0.0, 0.0)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[2])
+    processes = [context.Process(target=work, args=(sys.argv[1], number)) for number in (1, 2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    sys.exit(sum(process.exitcode for process in processes))
+"""
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_processes_of_multiprocessing_write_when_they_end(tmp_path, method):
+    (tmp_path / "worker.py").write_text(WORKER, encoding="utf-8")
+    command = [sys.executable, str(tmp_path / "worker.py"), str(tmp_path / "recording"), method]
+    assert subprocess.run(command, env=ENVIRONMENT, timeout=60).returncode == 0
+    assert sorted(recorded(tmp_path / "recording")) == [[[1]], [[2]]]
+
+
+def test_a_recorder_of_the_parent_is_used_on_in_a_process(tmp_path):
+    code = """
+    import multiprocessing
+    context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
+    recording = TraceRecording(directory)
+    record(recording, 0)
+    process = context.Process(target=record, args=(recording, 1, 2))
+    process.start()
+    process.join()
+    record(recording, 3, reset=False)
+    """
+    if os.name != "posix":
+        pytest.skip("the program has no file to be imported from")
+    assert run(code, tmp_path) == 0
+    assert recorded(tmp_path) == [[[0, 3]], [[1, 2]]]
