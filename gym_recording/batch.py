@@ -20,7 +20,7 @@ from .errors import TraceError
 from .format import crc32, document_version, member, parse_name, read_array, read_document, write_document
 from .layout import Layout
 from .rows import PiecedArray, StoredRows
-from .values import Path
+from .values import MAX_DEPTH, Path
 
 _ARRAYS = (("observations", ("observations",)), ("actions", ("actions",)), ("rewards", ("rewards",)))
 _PLAIN_MEMBERS = ("terminated", "truncated", "ended_by", "seed", "started", "lane", "headless", "gaps")
@@ -212,7 +212,7 @@ def read_episode(header: Header, index: int, buffer: Callable[[str], Any]) -> Ep
     source, file = header.episodes[index], header.file
     decoder = _Decoder(header, buffer)
     try:
-        arrays = {key: decoder.column(source.get(key)) for key in ("observations", "actions", "rewards")}
+        arrays = {key: _at(f".{key}", decoder.column, source.get(key), 0) for key, _ in _ARRAYS}
         if header.version < 2:
             return Episode(**_old_shapes(arrays))
         members = {key: source[key] for key in _PLAIN_MEMBERS if key in source}
@@ -221,15 +221,16 @@ def read_episode(header: Header, index: int, buffer: Callable[[str], Any]) -> Ep
                 raise TraceError("malformed", field=key, found=repr(value)[:80])
         members["gaps"] = tuple(members.get("gaps", ()))
         if "options" in source:
-            members["options"] = decoder.value(source["options"])
+            members["options"] = _at(".options", decoder.value, source["options"], 0)
         if "timestamps" in source:
-            members["timestamps"] = decoder.column(source["timestamps"])
+            members["timestamps"] = _at(".timestamps", decoder.column, source["timestamps"], 0)
         if "infos" in source:
             members["infos"] = decoder.infos(source["infos"], len(arrays["observations"]))
         return Episode(**arrays, **members)
     except TraceError as error:
         error.file = error.file or file
-        error.field = f"episodes[{index}]" + (f".{error.field}" if error.field else "")
+        dot = "." if error.field and error.field[0] not in ".[" else ""
+        error.field = f"episodes[{index}]{dot}{error.field or ''}"
         raise
     except RecursionError as error:
         raise TraceError("the JSON nests too deeply", file=file, field=f"episodes[{index}]") from error
@@ -272,8 +273,8 @@ class _Decoder:
         file = self.header.file
         if self.header.version >= 2 and "size" not in record:  # else it would be taken for one of version 0
             raise TraceError("malformed", file=file, field="size", expected="a length", found="nothing")
-        blob = member(record, "npyfile", str, file)
-        if self.header.version >= 2 and blob not in self.header.blobs:
+        blob: Any = record.get("npyfile")
+        if self.header.version >= 2 and not (isinstance(blob, str) and blob in self.header.blobs):
             raise TraceError("not a blob of this batch", file=file, field="npyfile", found=repr(blob)[:80])
         array = read_array(record, self.buffer, file)
         entry = self.header.blobs.get(blob)
@@ -284,49 +285,57 @@ class _Decoder:
             raise TraceError("the arrays of an episode are larger than the blob they lie in", file=file, field="size")
         return array
 
-    def kind(self, value: dict[str, Any]) -> Any:
+    def kind(self, value: dict[str, Any], depth: int) -> Any:
         """What an object is: its `__type`, "object" if it has none. Old versions have no type but ndarray."""
         kind = value.get("__type", "object")
-        return kind if kind == "ndarray" or self.header.version >= 2 else "object"
+        kind = kind if kind == "ndarray" or self.header.version >= 2 else "object"
+        if kind != "ndarray":
+            _check_depth(depth)
+        return kind
 
-    def column(self, value: Any) -> Any:
+    def column(self, value: Any, depth: int = 0) -> Any:
         """A member of an episode: one row per step."""
         if isinstance(value, list):
-            return [self.value(item) for item in value]
+            return [_at(f"[{i}]", self.value, item, depth) for i, item in enumerate(value)]
         if not isinstance(value, dict):
             raise TraceError("malformed", expected="an array record, object or list", found=repr(value)[:80])
-        kind = self.kind(value)
+        kind = self.kind(value, depth)
         if kind == "ndarray":
             array = self.array(value)
             if not array.ndim:
                 raise TraceError("an array without rows", field="shape")
             return array
         if kind == "tuple":
+            items = member(value, "items", list, self.header.file)
             columns: Any = TupleColumns(
-                tuple(self.column(item) for item in member(value, "items", list, self.header.file))
+                tuple(_at(f"[{i}]", self.column, item, depth + 1) for i, item in enumerate(items))
             )
             lengths = set(map(len, columns.columns))
         else:
-            columns = DictColumns((key, self.column(item)) for key, item in self.items(value, kind))
+            columns = DictColumns(
+                (k, _at(f".{k}", self.column, item, depth + 1)) for k, item in self.items(value, kind)
+            )
             lengths = set(map(len, columns.values()))
         if len(lengths) != 1:
             raise TraceError("the columns of a dict or tuple differ in length", found=str(sorted(lengths))[:80])
         return columns
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: Any, depth: int = 0) -> Any:
         """One value: of one step, or options."""
         if isinstance(value, list):
-            return [self.value(item) for item in value]
+            _check_depth(depth)
+            return [_at(f"[{i}]", self.value, item, depth + 1) for i, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
-        kind = self.kind(value)
+        kind = self.kind(value, depth)
         if kind == "ndarray":
             array = self.array(value)
             is_scalar = not array.ndim and array.dtype.kind not in "SU" and array.dtype.names is None
             return array[()] if is_scalar else array  # NumPy's scalars of text lose trailing NULs
         if kind == "tuple":
-            return tuple(self.value(item) for item in member(value, "items", list, self.header.file))
-        return {key: self.value(item) for key, item in self.items(value, kind)}
+            items = member(value, "items", list, self.header.file)
+            return tuple(_at(f"[{i}]", self.value, item, depth + 1) for i, item in enumerate(items))
+        return {key: _at(f".{key}", self.value, item, depth + 1) for key, item in self.items(value, kind)}
 
     def items(self, value: dict[str, Any], kind: Any) -> Iterator[tuple[Any, Any]]:
         """The keys and values of an object, or of a dict whose keys JSON objects cannot have."""
@@ -352,7 +361,7 @@ class _Decoder:
         for entry in entries:
             if not isinstance(entry, dict) or isinstance(entry.get("key"), (list, dict)):
                 raise TraceError("malformed", field="infos", expected="key, rows, values", found=repr(entry)[:80])
-            at, values = self.column(entry.get("rows")), self.column(entry.get("values"))
+            at, values = self.column(entry.get("rows"), 1), self.column(entry.get("values"), 1)
             if not isinstance(at, np.ndarray) or at.dtype != np.int64 or at.ndim != 1 or len(at) != len(values):
                 raise TraceError("malformed", field="infos.rows", expected="int64, one per value")
             for row, value in zip(at.tolist(), values):
@@ -360,3 +369,18 @@ class _Decoder:
                     raise TraceError("no such row", field="infos.rows", expected=f"0 to {rows - 1}", found=str(row))
                 infos[row][entry.get("key")] = value
         return infos
+
+
+def _check_depth(depth: int) -> None:
+    if depth >= MAX_DEPTH:
+        raise TraceError("nested too deeply", expected=f"at most {MAX_DEPTH} levels")
+
+
+def _at(part: str, read: Callable[[Any, int], Any], value: Any, depth: int) -> Any:
+    """Reads a part; an error tells where it is."""
+    try:
+        return read(value, depth)
+    except TraceError as error:
+        separator = "." if error.field and error.field[0] not in ".[" else ""
+        error.field = f"{part[:80]}{separator}{error.field or ''}"[:200]
+        raise

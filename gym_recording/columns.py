@@ -237,7 +237,7 @@ class Loose(Rows):
         return snapshot(self.values[index], self.column.path)  # whoever looks may write to it
 
     def add(self, value: Any) -> None:
-        self.values.append(snapshot(value, self.column.path))
+        self.values.append(snapshot(value, self.column.path, len(self.column.path) - 1))
 
     def take(self, value: Any) -> bool:
         self.add(value)

@@ -19,9 +19,8 @@ from typing import Any, Iterable, Sequence, Union
 from .errors import TraceError
 
 MAX_PIECES = 1024  # for one writev; IOV_MAX of Linux
-MAX_MAPS = (
-    256  # before Python 3.13 a map keeps a descriptor; beyond, files are read into memory (ulimit -n is often 1024)
-)
+# Before Python 3.13 a map keeps a descriptor; beyond so many, files are read into memory (`ulimit -n` may be 256).
+MAX_MAPS = 128
 
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)

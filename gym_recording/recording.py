@@ -278,7 +278,7 @@ class TraceRecording:
             OSError: as `save_complete`. The recorder is not closed then: free some space and close it again.
         """
         if not self.closed:
-            if self.lane.end("close"):
+            if not self.lane.closed and self.lane.end("close"):
                 self.episode_id += 1
             self._trace.close()
             self.closed = True

@@ -300,9 +300,7 @@ def snapshot(value: Any, path: Path, depth: int = 0) -> Any:
     if not isinstance(value, (list, tuple, Mapping)):
         return value
     if depth == MAX_DEPTH:
-        raise TraceError(
-            f"cannot store a value nested deeper than {MAX_DEPTH}", field=path_text(path[: len(path) - depth])
-        )
+        raise TraceError(f"cannot store a value nested deeper than {MAX_DEPTH}", field=path_text(path[:2]))
     if isinstance(value, Mapping):
         return {normalise_key(k, path): snapshot(v, (*path, k), depth + 1) for k, v in value.items()}
     items = [snapshot(item, (*path, i), depth + 1) for i, item in enumerate(value)]

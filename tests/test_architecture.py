@@ -155,8 +155,7 @@ def test_a_module_opens_with_at_most_ten_lines_on_its_job(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_everything_public_has_a_docstring(module):
-    """Functions, classes, and methods that no class above or in the library has: there the class speaks for them."""
+def test_every_public_function_and_class_has_a_docstring(module):
     for node in MODULES[module].body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
             assert ast.get_docstring(node), f"{module}.{node.name}"

@@ -36,7 +36,8 @@ ARRAY = (
 )
 HEADER = (
     '{"format": {"name": "gym-recording", "version": [2, 0]}, "crc32": "25f0854b", "first": 3, '
-    '"blobs": [{"fn": "openaigym.trace.0.7-00ff00ff00ff.ep000000003.bin", "size": 512, "crc32": "db5d9398"}], "columns": ['
+    '"blobs": [{"fn": "openaigym.trace.0.7-00ff00ff00ff.ep000000003.bin", "size": 512, "crc32": "db5d9398"}], '
+    '"columns": ['
     + ARRAY % ("9, 3", "uint8", 128, 27, ', "npyhdr": 0, "path": ["observations"]')
     + ",\n"
     + ARRAY % ("1", "float64", 320, 8, ', "npyhdr": 192, "path": ["rewards"]')
@@ -279,9 +280,9 @@ HOSTILE_EPISODES = [
         ({"observations": record(npyfile=name)}, "npyfile: not a blob of this batch")
         for name in (..., None, 3, "/etc/passwd")
     ],
-    ({"observations": record(npyfile=[BLOB])}, "npyfile: "),
+    ({"observations": record(npyfile="/etc/passwd")}, "npyfile: not a blob of this batch"),
     ({"observations": record(), "blobs": []}, "npyfile: not a blob of this batch"),
-    ({"observations": record(), "blobs": blob(size=130)}, "not wholly there"),  # there, but not of what counts
+    ({"observations": record(), "blobs": blob(size=130)}, "not wholly in what counts"),
     ({"observations": [record(shape=[500], size=500, npyoff=0)] * 3}, "larger than the blob"),
     ({"observations": nested(40, [1, 2, 3], lambda value: {"a": value})}, "nest"),
     ({"observations": nested(40, [1, 2, 3], lambda value: {**TUPLE, "items": [value]})}, "nest"),

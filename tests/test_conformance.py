@@ -14,7 +14,7 @@ from conftest import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from v1_reader import read_object, read_recording
+from v1_reader import read_recording
 
 from gym_recording import (
     DictColumns,
@@ -25,7 +25,7 @@ from gym_recording import (
     TupleColumns,
     scan_recorded_traces,
 )
-from gym_recording.format import write_document
+from gym_recording.format import read_array, write_document
 
 NEIGHBOURS = {**SHAPES_OF_EPISODES, **{name: episode(observations=values) for name, values in FEW_KINDS.items()}}
 
@@ -46,9 +46,15 @@ def headers(directory):
 # ---- our own readers
 
 
+# A recorder with this flush interval writes at every call: every episode is streamed, row by row.
+STREAMED = {"flush_interval": 0}
+however_written = pytest.mark.parametrize("options", [{}, STREAMED], ids=["at once", "streamed"])
+
+
+@however_written
 @pytest.mark.parametrize("name", CASES)
-def test_what_was_recorded_is_read_back(name, record):
-    directory = record(CASES[name])
+def test_what_was_recorded_is_read_back(name, options, record):
+    directory = record(CASES[name], **options)
     (read,) = TraceRecordingReader(directory)
     assert members(read) == members(CASES[name])
     assert (len(read), read.headless) == (CASES[name].steps, CASES[name].headless)
@@ -67,7 +73,9 @@ def test_a_case_reads_the_same_alone_and_beside_every_other(record):
     assert [name for name, one in zip(names, read) if members(one) != expected[name]] == []
 
 
-@pytest.mark.parametrize("options", [{"batch_bytes": 1 << 40}, {"buffer_batch_size": 7}], ids=["one batch", "many"])
+@pytest.mark.parametrize(
+    "options", [{"batch_bytes": 1 << 40}, {"buffer_batch_size": 7}, STREAMED], ids=["one batch", "many", "streamed"]
+)
 def test_all_cases_are_read_back_from_one_batch_and_from_many(options, record):
     read = TraceRecordingReader(record(*CASES.values(), **options))
     assert [name for name, one in zip(CASES, read) if members(one) != members(CASES[name])] == []
@@ -90,10 +98,11 @@ def arrays_in(value):
     return [array for item in value for array in arrays_in(item)] if isinstance(value, (list, tuple)) else []
 
 
+@however_written
 @pytest.mark.parametrize("name", KINDS)
-def test_infos_of_every_kind_are_read_back(name, tmp_path):
+def test_infos_of_every_kind_are_read_back(name, options, tmp_path):
     values = KINDS[name]
-    with TraceRecording(tmp_path, durability="none", infos=True) as recording:
+    with TraceRecording(tmp_path, durability="none", infos=True, **options) as recording:
         recording.add_reset(0, info={})
         for value in values.rows():
             recording.add_step(0, 0, 0.0, info={"value": value})
@@ -126,12 +135,13 @@ def test_an_episode_without_a_step_has_float64_where_no_other_tells(record):
 # ---- values that cannot be stored
 
 
+@however_written
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("role", ["observations", "actions", "rewards"])
-def test_a_value_that_cannot_be_stored_is_refused_by_its_path_and_nothing_else_is_lost(role, name, tmp_path):
+def test_a_value_that_cannot_be_stored_is_refused_by_its_path_and_nothing_else_is_lost(role, name, options, tmp_path):
     value, message = REFUSED[name]
     arguments = {"actions": 0, "observations": [1, "x"], "rewards": 0.5}
-    with TraceRecording(tmp_path, durability="none") as recording:
+    with TraceRecording(tmp_path, durability="none", **options) as recording:
         recording.add_reset([0])
         recording.add_step(1, [1], 0.25)
         with pytest.raises(TraceError) as caught:
@@ -203,9 +213,10 @@ def is_of_version_1(case):
 OF_VERSION_1 = {name: case for name, case in CASES.items() if is_of_version_1(case)}
 
 
+@however_written
 @pytest.mark.parametrize("name", OF_VERSION_1)
-def test_a_reader_of_version_1_reads_ours(name, record):
-    ((read,),) = read_recording(record(OF_VERSION_1[name])).values()
+def test_a_reader_of_version_1_reads_ours(name, options, record):
+    ((read,),) = read_recording(record(OF_VERSION_1[name], **options)).values()
     assert plain(read) == plain(version_1_members(OF_VERSION_1[name]))
 
 
@@ -221,15 +232,15 @@ def test_a_reader_of_version_1_reads_all_of_ours_in_one_batch_and_in_many(record
 # ---- the files themselves
 
 
-@pytest.fixture(scope="module")
-def one_batch(tmp_path_factory):
-    """All cases in one batch: its header and the path of its blob."""
-    directory = tmp_path_factory.mktemp("one batch")
-    with TraceRecording(directory, durability="none", batch_bytes=1 << 40) as recording:
+@pytest.fixture(scope="module", params=["one batch", "streamed"])
+def written(request, tmp_path_factory):
+    """All cases, in one batch or each in one of its own: the directory and the headers."""
+    options = STREAMED if request.param == "streamed" else {"batch_bytes": 1 << 40}
+    directory = tmp_path_factory.mktemp("written")
+    with TraceRecording(directory, durability="none", **options) as recording:
         for case in CASES.values():
             play(case, recording)
-    (header,) = headers(directory)
-    return header, directory / header["blobs"][0]["fn"]
+    return directory, headers(directory)
 
 
 def records_in(value):
@@ -239,58 +250,61 @@ def records_in(value):
     return [record for item in values for record in records_in(item)]
 
 
-def test_np_load_of_a_blob_gives_its_first_column(one_batch):
-    header, blob = one_batch
-    first = header["columns"][0]
-    assert first["npyhdr"] == 0
-    assert plain(np.load(blob)) == plain(read_object(blob.parent, first))
+def test_np_load_of_a_blob_gives_its_first_array(written):
+    directory, documents = written
+    for header in documents:
+        for blob in header["blobs"]:
+            array = np.load(directory / blob["fn"])
+            (first,) = [
+                entry for entry in records_in(header) if entry["npyfile"] == blob["fn"] and entry.get("npyhdr") == 0
+            ]
+            assert plain(array) == plain(read_array(first, lambda name: (directory / name).read_bytes(), "header"))
 
 
-def test_np_load_gives_the_array_at_every_npyhdr(one_batch):
-    header, blob = one_batch
-    entries = header["columns"] + [record for record in records_in(header["episodes"]) if "npyhdr" in record]
+def test_np_load_gives_the_array_at_every_npyhdr(written):
+    directory, documents = written
+    entries = [record for header in documents for record in records_in(header) if "npyhdr" in record]
     assert len(entries) > 500
-    with open(blob, "rb") as file:
-        for entry in entries:
+    for entry in entries:
+        with open(directory / entry["npyfile"], "rb") as file:
             file.seek(entry["npyhdr"])
             array = np.load(file)
-            assert list(array.shape) == entry["shape"]
-            assert array.nbytes == entry["size"]
-            assert array.tobytes() == blob_bytes(blob, entry)
-            assert entry["dtype"] in (array.dtype.name, array.dtype.str, repr(array.dtype.descr))
+            file.seek(entry["npyoff"])
+            assert array.tobytes() == file.read(entry["size"])
+        assert (list(array.shape), array.nbytes) == (entry["shape"], entry["size"])
+        assert entry["dtype"] in (array.dtype.name, array.dtype.str, repr(array.dtype.descr))
 
 
-def blob_bytes(blob, entry):
-    with open(blob, "rb") as file:
-        file.seek(entry["npyoff"])
-        return file.read(entry["size"])
+def test_every_offset_is_aligned_and_every_array_lies_inside_its_blob(written):
+    directory, documents = written
+    for header in documents:
+        sizes = {blob["fn"]: blob["size"] for blob in header["blobs"]}
+        assert sizes == {name: (directory / name).stat().st_size for name in sizes}
+        for record in records_in(header):
+            assert record["npyoff"] % (64 if "npyhdr" in record else 8) == 0
+            assert record.get("npyhdr", 0) % 64 == 0
+            assert 0 <= record["npyoff"] <= record["npyoff"] + record["size"] <= sizes[record["npyfile"]]
 
 
-def test_every_offset_is_aligned_and_every_array_lies_inside_the_blob(one_batch):
-    header, blob = one_batch
-    size = blob.stat().st_size
-    assert [entry["size"] for entry in header["blobs"]] == [size]
-    for record in records_in(header):
-        assert record["npyoff"] % (64 if "npyhdr" in record else 8) == 0
-        assert record.get("npyhdr", 0) % 64 == 0
-        assert 0 <= record["npyoff"] <= record["npyoff"] + record["size"] <= size
+def test_every_array_of_an_episode_lies_in_a_column_or_has_a_npy_header_of_its_own(written):
+    for header in written[1]:
+        for record in records_in(header["episodes"]):
+            inside = any(
+                (column["npyfile"], column["dtype"]) == (record["npyfile"], record["dtype"])
+                and column["npyoff"] <= record["npyoff"]
+                and record["npyoff"] + record["size"] <= column["npyoff"] + column["size"]
+                for column in header["columns"]
+            )
+            assert inside != ("npyhdr" in record)
 
 
-def test_every_array_of_an_episode_lies_in_a_column_or_has_a_npy_header_of_its_own(one_batch):
-    header, _ = one_batch
-    columns = [(entry["npyoff"], entry["npyoff"] + entry["size"], entry["dtype"]) for entry in header["columns"]]
-    for record in records_in(header["episodes"]):
-        start, end = record["npyoff"], record["npyoff"] + record["size"]
-        inside = any(a <= start and end <= b and record["dtype"] == dtype for a, b, dtype in columns)
-        assert inside != ("npyhdr" in record)
-
-
-def test_columns_do_not_overlap_and_have_a_path_dtype_and_row_shape_of_their_own(one_batch):
-    header, _ = one_batch
-    spans = sorted((entry["npyhdr"], entry["npyoff"] + entry["size"]) for entry in header["columns"])
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:]))
-    kinds = [json.dumps([entry["path"], entry["dtype"], entry["shape"][1:]]) for entry in header["columns"]]
-    assert len(set(kinds)) == len(kinds)
+def test_arrays_do_not_overlap_and_a_column_has_a_path_dtype_and_row_shape_of_its_own(written):
+    for header in written[1]:
+        entries = [record for record in records_in(header) if "npyhdr" in record]
+        spans = sorted((entry["npyfile"], entry["npyhdr"], entry["npyoff"] + entry["size"]) for entry in entries)
+        assert all(name != after or end <= start for (name, _, end), (after, start, _) in zip(spans, spans[1:]))
+        kinds = [json.dumps([entry["path"], entry["dtype"], entry["shape"][1:]]) for entry in header["columns"]]
+        assert len(set(kinds)) == len(kinds)
 
 
 def test_an_episode_starts_at_most_seven_rows_after_the_one_before(record):
@@ -764,7 +778,7 @@ def contents(directory):
     return {path.name: path.read_bytes() for path in sorted(Path(directory).glob("openaigym.*"))}
 
 
-@functools.lru_cache()
+@functools.lru_cache(maxsize=None)
 def documents():
     """Recordings of versions 2, 1 and 0, as `{name: bytes}`."""
     with TemporaryDirectory() as directory:

@@ -264,11 +264,11 @@ def test_a_document_is_of_the_version_that_its_name_says(name, data):
 @pytest.mark.parametrize(
     "batches, message",
     [
-        ("null", r"batches: malformed \(expected a list, found None\)"),
+        ("null", r"batches: malformed \(expected list, found None\)"),
         ("{}", "batches: malformed"),
         ("[null]", "batches: malformed"),
         ("[[]]", "batches: malformed"),
-        ('[{"first": 0, "len": 1}]', r"fn: malformed \(expected a str, found nothing\)"),
+        ('[{"first": 0, "len": 1}]', r"fn: malformed \(expected str, found nothing\)"),
         ('[{"first": 0, "len": 1, "fn": null}]', "fn: malformed"),
         ('[{"first": 0, "len": 1, "fn": ["a"]}]', "fn: malformed"),
         ('[{"first": 0, "len": 1, "fn": "../NAME"}]', "batches.fn: not the name of a header"),

@@ -173,5 +173,14 @@ def _set_wrapper_attr(self: Any, name: str, value: Any, **kwargs: Any) -> Any:
     return self.env.set_wrapper_attr(name, value, **kwargs)
 
 
+def _allow(self: Any, *arguments: Any) -> None:
+    """Two recorders in one stack are two recordings; gym up to 0.9 refuses two wrappers of a kind."""
+
+
 # Methods that not every library's Wrapper has; an instance has them where its library does.
-_OPTIONAL_METHODS = {"seed": _seed, "set_wrapper_attr": _set_wrapper_attr}
+_OPTIONAL_METHODS = {
+    "seed": _seed,
+    "set_wrapper_attr": _set_wrapper_attr,
+    "_check_for_duplicate_wrappers": _allow,
+    "_warn_double_wrap": _allow,
+}
