@@ -361,7 +361,9 @@ class _Decoder:
         for entry in entries:
             if not isinstance(entry, dict) or isinstance(entry.get("key"), (list, dict)):
                 raise TraceError("malformed", field="infos", expected="key, rows, values", found=repr(entry)[:80])
-            at, values = self.column(entry.get("rows"), 1), self.column(entry.get("values"), 1)
+            where = f".infos.{entry.get('key')}"
+            at = _at(f"{where}.rows", self.column, entry.get("rows"), 1)
+            values = _at(f"{where}.values", self.column, entry.get("values"), 1)
             if not isinstance(at, np.ndarray) or at.dtype != np.int64 or at.ndim != 1 or len(at) != len(values):
                 raise TraceError("malformed", field="infos.rows", expected="int64, one per value")
             for row, value in zip(at.tolist(), values):

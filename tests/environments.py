@@ -7,7 +7,7 @@ import copy
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
-from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ class Kind:
 class Walk(Kind):
     """Terminates after `length` steps. Every observation follows from the one before it and the action: see `after`."""
 
-    metadata = MappingProxyType({"render_modes": ["rgb_array"], "render_fps": 30})
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 30}
     frame = np.zeros((2, 2, 3), "uint8")
 
     def __init__(self, length=3, render_mode=None):

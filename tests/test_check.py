@@ -270,7 +270,7 @@ def created_at_no_time(r):
     r.edit(r.manifest, created=None)
 
 
-@damage("MANIFEST: writer: malformed (expected a dict, found nothing)")
+@damage("MANIFEST: writer: malformed (expected dict, found nothing)")
 def written_by_nobody(r):
     r.edit(r.manifest, writer=None)
 
@@ -337,7 +337,7 @@ def blob_longer_than_stated(r):
 
 @damage(
     "BLOB: cut short (expected 2576 bytes, found 2560 bytes)",
-    "BLOB: episodes[1]: the array is not wholly there (expected 2576 bytes, found 2560 bytes)",
+    "BLOB: episodes[1].infos.list.values[0][0]: the array is not wholly there (expected 2576 bytes, found 2560 bytes)",
 )
 def blob_cut_short(r):
     r.blob.write_bytes(r.blob.read_bytes()[:-16])
@@ -362,7 +362,7 @@ def column_without_order(r):
     r.edit(r.header, "columns", 0, order=None, dtype=None, npyfile=None, npyoff=None, size=None, npyhdr=None, path=None)
 
 
-@damage("HEADER: columns[0].size: malformed (expected a int, found nothing)")
+@damage("HEADER: columns[0].size: malformed (expected int, found nothing)")
 def column_as_in_version_0(r):
     r.edit(r.header, "columns", 0, size=None)
 
@@ -372,7 +372,7 @@ def column_in_another_blob(r):
     r.edit(r.header, "columns", 0, npyfile=r.blob2.name)
 
 
-@damage("HEADER: columns[0].npyhdr: malformed (expected a int, found nothing)")
+@damage("HEADER: columns[0].npyhdr: malformed (expected int, found nothing)")
 def column_without_npyhdr(r):
     r.edit(r.header, "columns", 0, npyhdr=None)
 
@@ -395,7 +395,7 @@ def column_not_aligned(r):
     r.edit(r.header, "columns", 0, npyoff=133, shape=[9, 5], size=45)
 
 
-@damage("HEADER: columns[0].path: malformed (expected a list, found nothing)")
+@damage("HEADER: columns[0].path: malformed (expected list, found nothing)")
 def column_without_path(r):
     r.edit(r.header, "columns", 0, path=None)
 
@@ -492,12 +492,12 @@ def bytes_that_nothing_refers_to(r):
     r.edit_blob(lambda data: data.extend(bytes(64)))
 
 
-@damage("HEADER: episodes[0].options.start.npyhdr: malformed (expected a int, found nothing)")
+@damage("HEADER: episodes[0].options.start.npyhdr: malformed (expected int, found nothing)")
 def loose_array_without_npyhdr(r):
     r.edit(r.header, *_episode(0, "options", "start"), npyhdr=None)
 
 
-@damage("HEADER: episodes[0].size: wrong size (expected 16, found 24)")
+@damage("HEADER: episodes[0].options.start.size: wrong size (expected 16, found 24)")
 def array_of_another_size(r):
     r.edit(r.header, *_episode(0, "options", "start"), shape=[2])
 

@@ -118,7 +118,7 @@ def test_names_are_made_as_they_are_parsed():
 def test_numbers_in_names_are_sorted_as_numbers():
     names = ["openaigym.trace.0.9", "openaigym.trace.2.5", "openaigym.trace.2.11", "openaigym.trace.2.11-00ff00ff00ff"]
     names += ["openaigym.trace.10.5"]
-    assert sorted(names[::-1], key=natural_key) == names
+    assert sorted(reversed(names), key=natural_key) == names
 
 
 # ---- documents
