@@ -198,6 +198,20 @@ def read_header(data: bytes, file: str) -> Header:
     return Header(file, 2, member(document, "first", int, file), blobs, columns, episodes)
 
 
+def mark_crashed(data: bytes, file: str) -> bytes | None:
+    """The header of a streamed episode that was still running, with `ended_by: "crash"`; None if nothing was.
+
+    Raises:
+        TraceError: as `read_header`.
+    """
+    document = read_document(data, file)
+    running = [episode for episode in document["episodes"] if "ended_by" not in episode]
+    for episode in running:
+        episode["ended_by"] = "crash"
+    body = {key: value for key, value in document.items() if key not in ("format", "crc32")}
+    return write_document(_dumps(body)[1:-1]) if running else None
+
+
 def read_episode(header: Header, index: int, buffer: Callable[[str], Any]) -> Episode:
     """An episode of a batch.
 

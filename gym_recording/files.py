@@ -132,18 +132,6 @@ def sync_directory(directory: str) -> None:
         raise OSError(error.errno, error.strerror, directory) from error
 
 
-def writable_directory(directory: str) -> None:
-    """Creates `directory` if need be and makes sure that files can be put there.
-
-    Raises:
-        OSError: they cannot; it names the directory.
-    """
-    os.makedirs(directory, exist_ok=True)
-    probe = os.path.join(directory, f".probe.{os.urandom(6).hex()}.tmp")
-    os.close(os.open(probe, _CREATE_FLAGS, 0o666))
-    os.unlink(probe)
-
-
 def listing(directory: str) -> list[str]:
     """The names in `directory`, sorted; none if it does not exist.
 

@@ -47,12 +47,36 @@ _NAME = re.compile(
     r"\.(?:manifest\.json|ep(?P<first>[0-9]{9,18})(?:\.(?P<header>json)|(?:\.[0-9]{1,6})?\.bin))",
     re.ASCII,
 )
+_LOCK = re.compile(r"openaigym\.trace\.(?P<token>[0-9]{1,20}-[0-9a-f]{12})\.lock", re.ASCII)
+_TEMPORARY = re.compile(r"\.(?P<name>openaigym\.trace\..{1,200})\.[0-9a-f]{12}\.tmp", re.ASCII)
 _NATURAL = re.compile(r"([0-9]+)")
 
 
 def trace_name(counter: int, token: str) -> str:
     """`openaigym.trace.<id>.<pid>-<12 hex>`, the beginning of all names of a trace."""
     return f"openaigym.trace.{counter}.{token}"
+
+
+def lock_name(token: str) -> str:
+    """The lock that a process holds while a recorder of its own is open."""
+    return f"openaigym.trace.{token}.lock"
+
+
+def parse_lock(name: str) -> str | None:
+    """The token in the name of a lock; None for other files."""
+    match = _LOCK.fullmatch(name)
+    return match["token"] if match else None
+
+
+def parse_temporary(name: str) -> str | None:
+    """The name that a temporary was to get; None for other files."""
+    match = _TEMPORARY.fullmatch(name)
+    return match["name"] if match else None
+
+
+def token_of(trace: str) -> str:
+    """The token in the name of a trace."""
+    return trace.rpartition(".")[2]
 
 
 def is_current(trace: str) -> bool:

@@ -97,9 +97,8 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
 
     def _is_good(self, batch: BatchFile) -> bool:
         try:
-            header = self._header(batch)
-            for number in range(batch.count):
-                read_episode(header, number, self.get_binfile)
+            for _ in self.read_batch(batch):
+                pass
         except TraceError as error:
             self._errors.append(error)
             return False
@@ -125,13 +124,26 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
             if trace.error is not None and self.on_error == "raise":
                 raise trace.error
             for batch in trace.batches:
-                for number in range(batch.count):
-                    yield self._episode(batch, number)
+                yield from self.read_batch(batch)
+
+    def read_batch(self, batch: BatchFile) -> Iterator[Episode]:
+        """The episodes of a batch of `traces`, one after the other.
+
+        Raises:
+            TraceError: it is missing or damaged.
+        """
+        for number in range(batch.count):
+            yield self._episode(batch, number)
 
     def _episode(self, batch: BatchFile, number: int) -> Episode:
-        return read_episode(self._header(batch), number, self.get_binfile)
+        return read_episode(self.read_header(batch), number, self.get_binfile)
 
-    def _header(self, batch: BatchFile) -> Header:
+    def read_header(self, batch: BatchFile) -> Header:
+        """The header of a batch.
+
+        Raises:
+            TraceError: it is missing or damaged.
+        """
         header = self._headers.get(batch.file)
         if header is not None:
             self._headers.move_to_end(batch.file)

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from . import files
 from .columns import Column, size_of
 from .errors import TraceError
 from .lane import FIRST_WATCH, Lane, LiveRows
@@ -99,13 +98,14 @@ class TraceRecording:
         if directory is None:
             directory = tempfile.mkdtemp(prefix="openai.gym.")
         self.directory = os.path.abspath(os.fsdecode(directory))
-        files.writable_directory(self.directory)
+        os.makedirs(self.directory, exist_ok=True)
         self._buffer_batch_size = buffer_batch_size
         self._flush_interval = flush_interval
         self.batch_bytes = batch_bytes
         self.closed = False
         self.episode_id = 0
-        self._trace = trace = TraceWriter(self.directory, durability == "fsync", library, members)
+        interval = FLUSH_INTERVAL if flush_interval is None else flush_interval
+        self._trace = trace = TraceWriter(self.directory, durability == "fsync", interval, library, members)
         self.lane = Lane(lambda: trace.batch.episodes, infos=infos, clock=time.time if timestamps else None)
         trace.lanes.append(self.lane)
         self.observations = LiveRows(self.lane, "observations")

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import __version__, files
+from . import __version__, files, lock
 from .batch import encode_batch
-from .format import blob_name, header_name, manifest_name, trace_name, write_manifest
+from .format import blob_name, header_name, lock_name, manifest_name, trace_name, write_manifest
 from .stream import Stream
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def _draw_token() -> None:
 def _after_fork_in_child() -> None:
     """What the parent has in its buffers stays the parent's; the child goes on in traces of its own."""
     _draw_token()
+    lock.forget_in_child()
     util = sys.modules.get("multiprocessing.util")
     if util is not None:  # it clears its list after this, then runs what is registered so
         util.register_after_fork(_finish_at_exit, _finish_at_exit)
@@ -109,17 +110,22 @@ class TraceWriter:
     Args:
         directory: an existing one.
         sync: whether a commit waits until the medium has it.
+        flush_interval: seconds, for whoever must judge later whether this writer is alive.
         library: the environment's, for the manifest.
         members: further members of the manifest.
     """
 
-    def __init__(self, directory: str, sync: bool, library: str | None, members: dict[str, Any]) -> None:
+    def __init__(
+        self, directory: str, sync: bool, flush_interval: float, library: str | None, members: dict[str, Any]
+    ) -> None:
         self.directory = directory
         self.sync = sync
         self.library = library
         self.members = members
+        self.flush_interval = flush_interval
         self.lanes: list[Lane] = []
         self.begin()
+        self._hold_lock()
         _writers.add(self)
         _finish_at_exit()
 
@@ -127,11 +133,21 @@ class TraceWriter:
         """An empty trace of this process."""
         self.name = trace_name(next(_counter), _token)
         self.created = utc_now()
+        self.lock = ""  # its path, while it is held
         self.batch = Batch()
         self.batches: list[dict[str, Any]] = []  # committed, as the manifest lists them
         self.listed = 0  # how many of them the manifest on disk lists
         self.streams: list[Stream] = []  # those that have not ended on disk
         self.numbered = 0  # episodes that have their number, which they get when their commit begins
+
+    def _hold_lock(self) -> None:
+        """Holds the lock of this process on the directory, which also shows that files can be put there."""
+        if self.lock:
+            lock.renew(self.lock, self.flush_interval)
+        else:
+            path = os.path.join(self.directory, lock_name(_token))
+            lock.acquire(path, self.flush_interval)
+            self.lock = path
 
     def flush(self, running: Sequence[Lane] = (), background: bool = False) -> None:
         """Commits every ended episode, and what the `running` ones have so far.
@@ -187,6 +203,7 @@ class TraceWriter:
     def commit(self, batch: Batch) -> None:
         """Writes what a batch still has, and the manifest, if that is due."""
         with batch.lock:
+            self._hold_lock()  # a child that was forked does not have it yet
             if batch.episodes:
                 self._write_episodes(batch)
                 batch.episodes = []
@@ -248,6 +265,9 @@ class TraceWriter:
             self._write_manifest(closed=True)
         for lane in self.lanes:
             lane.close()
+        if self.lock:
+            lock.release(self.lock)
+            self.lock = ""
 
 
 def finish(writer: TraceWriter) -> None:
@@ -280,18 +300,13 @@ _finishing = 0
 
 def _writer(library: str | None) -> dict[str, Any]:
     """Who writes: what a reader of a broken recording will want to know."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            boot = file.read().strip()
-    except OSError:  # not Linux
-        boot = None
     writer = {
         "package": f"gym_recording {__version__}",
         "python": platform.python_version(),
         "numpy": np.__version__,
         "library": library,
         "host": platform.node(),
-        "boot": boot,
+        "boot": lock.boot_id(),
         "pid": os.getpid(),
     }
     return {key: value for key, value in writer.items() if value is not None}

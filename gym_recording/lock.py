@@ -1,0 +1,119 @@
+"""Alive or dead: the lock that a process holds on a directory while a recorder of its own is open there.
+
+The system lets go of a lock when the process dies, whatever it dies of, also in another pid namespace. The file says
+which machine and boot it belongs to, because on a network file system a lock may be granted though its holder lives
+elsewhere. Nothing here knows of traces; `repair` and `trace` do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import threading
+from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows: no locks, and so no repair of what others may be writing
+    fcntl = None  # type: ignore[assignment]
+
+_guard = threading.RLock()
+_held: dict[str, tuple[int, int]] = {}  # path: descriptor, and how many recorders hold it
+
+
+def boot_id() -> str | None:
+    """What tells one boot of a machine from the next; None where the system does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def acquire(path: str, flush_interval: float) -> None:
+    """Holds the lock of this process at `path`, once more.
+
+    Args:
+        path: of the lock file; made if it is not there.
+        flush_interval: seconds; ten of them without a new file are a sign of death where locks cannot be trusted.
+
+    Raises:
+        OSError: the file cannot be written; it names it.
+    """
+    with _guard:
+        descriptor, count = _held.get(path, (-1, 0))
+        if count and not os.path.exists(path):  # the directory was removed, and is there again
+            os.close(descriptor)
+            descriptor = -1
+        if descriptor < 0:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+            try:
+                if fcntl is not None:
+                    with contextlib.suppress(OSError):  # a file system without locks: the file's age must do
+                        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                owner = {
+                    "host": platform.node(),
+                    "boot": boot_id(),
+                    "pid": os.getpid(),
+                    "flush_interval": flush_interval,
+                }
+                os.write(descriptor, json.dumps(owner).encode())
+            except OSError as error:
+                os.close(descriptor)
+                raise OSError(error.errno, error.strerror, path) from error
+        _held[path] = (descriptor, count + 1)
+
+
+def renew(path: str, flush_interval: float) -> None:
+    """Makes the lock that is held anew, if its file is gone."""
+    if not os.path.exists(path):
+        acquire(path, flush_interval)
+        release(path)
+
+
+def release(path: str) -> None:
+    """Lets go of it; when nobody in this process holds it any more, the file goes."""
+    with _guard:
+        descriptor, count = _held.get(path, (-1, 0))
+        if count > 1:
+            _held[path] = (descriptor, count - 1)
+        elif count:
+            with contextlib.suppress(OSError):  # the directory is gone: so is the lock
+                os.unlink(path)
+            del _held[path]
+            os.close(descriptor)
+
+
+def forget_in_child() -> None:
+    """After a fork: the child holds nothing. It closes the descriptors, or its life would keep the parent's locks."""
+    global _guard
+    _guard = threading.RLock()
+    for descriptor, _ in _held.values():
+        os.close(descriptor)
+    _held.clear()
+
+
+def take(path: str) -> tuple[int | None, dict[str, Any]]:
+    """Tries to take the lock of another process.
+
+    Returns:
+        A descriptor that holds it until it is closed, -1 if there is no such file, None if somebody else holds it; and
+        what the file says of its owner.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        return -1, {}
+    try:
+        if fcntl is None:
+            raise OSError("no locks on this system")
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        owner = json.loads(os.read(descriptor, 4096) or b"{}")
+    except OSError:
+        os.close(descriptor)
+        return None, {}
+    except ValueError:
+        owner = {}
+    return descriptor, owner if isinstance(owner, dict) else {}

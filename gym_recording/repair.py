@@ -1,0 +1,252 @@
+"""Repair: what a writer that died left behind becomes a recording like any other.
+
+Every committed episode can be read without it. Repair marks the episode that was running (`ended_by: "crash"`), lists what
+no manifest lists, and removes temporaries and blobs that no header knows. The files of a writer that may be alive are not
+touched. What was changed is read back before it is reported, and a second repair finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import files, lock
+from .batch import mark_crashed
+from .errors import TraceError
+from .format import (
+    MAX_JSON_BYTES,
+    Name,
+    is_current,
+    lock_name,
+    manifest_name,
+    member,
+    parse_lock,
+    parse_name,
+    parse_temporary,
+    read_array,
+    read_manifest,
+    token_of,
+    utc_now,
+    write_manifest,
+    write_npy_header,
+)
+from .index import BatchFile, Trace
+from .playback import TraceRecordingReader
+
+_INTERVALS = 10  # of a writer without a new file, before it is held to be dead where its lock does not settle it
+_DEFAULT_INTERVAL = 30.0  # seconds, for writers that do not say
+
+
+@dataclass
+class Repaired:
+    """What a repair found and did.
+
+    Attributes:
+        done: what was changed, one sentence each.
+        lost: what cannot be recovered, one sentence each.
+        alive: traces that were left alone, because their writer may be alive.
+        failed: what could not be repaired, or was wrong when it was read back.
+    """
+
+    done: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    alive: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+class _Owner:
+    """The process that wrote some traces: whether it lives, and its files."""
+
+    def __init__(self, directory: str, token: str, names: list[str]) -> None:
+        self.directory = directory
+        self.lock_path = os.path.join(directory, lock_name(token))
+        self.names = [name for name in names if token_of((_target(name) or _NO_NAME).trace) == token]
+
+    @contextlib.contextmanager
+    def dead(self) -> Iterator[bool]:
+        """Whether it is dead; its lock is held while the block runs, so that no other repair is at it.
+
+        It is if its lock is granted, and it ran on this machine in this boot, or its newest file is old by the clock of
+        the directory. Whatever else is the case, it may be alive.
+        """
+        descriptor, owner = lock.take(self.lock_path)
+        try:
+            if descriptor is None:
+                yield False
+                return
+            owner = owner or self._writer()
+            interval = owner.get("flush_interval")
+            if type(interval) not in (int, float) or not 0 < interval < 1e6:
+                interval = _DEFAULT_INTERVAL
+            is_here = owner.get("host") == platform.node() and owner.get("boot") == lock.boot_id() is not None
+            yield is_here or self._age() > _INTERVALS * interval
+        finally:
+            if descriptor is not None and descriptor >= 0:
+                os.close(descriptor)
+
+    def _writer(self) -> dict[str, Any]:
+        """What a manifest says of it, where its lock is gone."""
+        for name in self.names:
+            target = parse_name(name)
+            if target is not None and target.kind == "manifest":
+                with contextlib.suppress(TraceError):
+                    data = files.read(self.directory, name, MAX_JSON_BYTES)
+                    return member(read_manifest(data, name), "writer", dict, name, {})  # type: ignore[no-any-return]
+        return {}
+
+    def _age(self) -> float:
+        """Seconds since its newest file was written, by the clock of the file system."""
+        descriptor, probe = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=self.directory)
+        try:
+            now = os.fstat(descriptor).st_mtime
+        finally:
+            os.close(descriptor)
+            os.unlink(probe)
+        newest = 0.0
+        for path in (self.lock_path, *(os.path.join(self.directory, name) for name in self.names)):
+            with contextlib.suppress(FileNotFoundError):
+                newest = max(newest, os.lstat(path).st_mtime)
+        return now - newest
+
+
+_NO_NAME = Name("", "", 0)
+
+
+def _target(name: str) -> Name | None:
+    """The parts of a file's name, or of the name that a temporary was to get."""
+    return parse_name(name) or parse_name(parse_temporary(name) or "")
+
+
+def repair(directory: str, force: bool = False) -> Repaired:
+    """Repairs a recording in place.
+
+    Args:
+        directory: the recording.
+        force: also repairs the files of writers that may be alive. What those record may be lost.
+
+    Raises:
+        OSError: the directory cannot be listed, or a file cannot be written; what was repaired before stays so.
+    """
+    found = Repaired()
+    names = files.listing(directory)
+    targets = filter(None, map(_target, names))
+    tokens = {token_of(target.trace) for target in targets if is_current(target.trace)}
+    tokens |= set(filter(None, map(parse_lock, names)))
+    reader = TraceRecordingReader(directory, verify=True)
+    for token in sorted(tokens):
+        owner = _Owner(directory, token, names)
+        with owner.dead() as dead:
+            if not dead and not force:
+                if os.path.exists(owner.lock_path) or any(
+                    token_of(t.name) == token and not t.closed for t in reader.traces
+                ):
+                    found.alive.append(f"the writer {token} may be alive")
+                continue
+            for trace in reader.traces:
+                if token_of(trace.name) == token:
+                    _Repair(directory, trace, reader, found).run()
+            _clean(directory, owner, found)
+    return found
+
+
+def _clean(directory: str, owner: _Owner, found: Repaired) -> None:
+    """Removes the temporaries of a dead writer, and its lock."""
+    names = [name for name in owner.names if parse_temporary(name) is not None]
+    for name in [*names, os.path.basename(owner.lock_path)]:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(directory, name))
+            found.done.append(f"{name}: removed")
+
+
+class _Repair:
+    """The repair of one trace."""
+
+    def __init__(self, directory: str, trace: Trace, reader: TraceRecordingReader, found: Repaired) -> None:
+        self.directory = directory
+        self.trace = trace
+        self.reader = reader
+        self.found = found
+        self.manifest = manifest_name(trace.name)
+        self.blobs: set[str] = set()  # that a header refers to, or may
+        self.kept: list[BatchFile] = []
+
+    def run(self) -> None:
+        for batch in self.trace.batches:
+            self._batch(batch)
+        self._remove_blobs()
+        self._write_manifest()
+
+    def _batch(self, batch: BatchFile) -> None:
+        try:
+            header = self.reader.read_header(batch)
+        except TraceError as error:
+            self.found.lost.append(f"{error}")
+            self.blobs |= {name for name in self._names("blob") if _first(name) == batch.first}
+            return
+        self.blobs |= set(header.blobs)
+        self.kept.append(batch)
+        crashed = mark_crashed(files.read(self.directory, batch.file, MAX_JSON_BYTES), batch.file)
+        if crashed is not None:
+            for column in header.columns:
+                array = read_array(column, self.reader.get_binfile, batch.file)
+                head = write_npy_header(array.dtype, array.shape, column["npyoff"])
+                files.write_at(self.directory, column["npyfile"], 0, [head], sync=True)
+            files.put(self.directory, batch.file, [crashed], sync=True)
+            files.sync_directory(self.directory)
+            self.found.done.append(f"{batch.file}: the episode that was running is marked as ended by a crash")
+            self._read_back(batch)
+
+    def _remove_blobs(self) -> None:
+        for name in self._names("blob"):
+            if name not in self.blobs:
+                os.unlink(os.path.join(self.directory, name))
+                self.found.done.append(f"{name}: removed, it belongs to no batch that was committed")
+
+    def _write_manifest(self) -> None:
+        members: dict[str, Any] = {}
+        with contextlib.suppress(TraceError, FileNotFoundError):
+            members = read_manifest(files.read(self.directory, self.manifest, MAX_JSON_BYTES), self.manifest)
+        if self.trace.error is not None:
+            self.found.lost.append(f"{self.trace.error}: what it said of the environment, and the user's metadata")
+        if members.get("closed") or members.get("repaired"):
+            return
+        if not members and not self.trace.batches:
+            return
+        batches = [{"first": batch.first, "len": batch.count, "fn": batch.file} for batch in self.kept]
+        members = {key: value for key, value in members.items() if key not in ("format", "crc32", "batches")}
+        members.setdefault("created", self._began())
+        data = write_manifest(batches, {**members, "repaired": utc_now()})
+        files.put(self.directory, self.manifest, [data], sync=True)
+        files.sync_directory(self.directory)
+        read_manifest(files.read(self.directory, self.manifest, MAX_JSON_BYTES), self.manifest)
+        count = sum(batch.count for batch in self.kept)
+        self.found.done.append(f"{self.manifest}: lists {len(batches)} batches, {count} episodes")
+        self.found.lost.append(f"{self.trace.name}: its writer did not close it; what it had not written yet is lost")
+
+    def _began(self) -> str:
+        """When the trace was begun, as far as its episodes tell."""
+        for batch in self.kept:
+            return self.reader.read_header(batch).episodes[0].get("started") or utc_now()
+        return utc_now()
+
+    def _names(self, kind: str) -> list[str]:
+        names = files.listing(self.directory)
+        return [name for name in names if (parse_name(name) or _NO_NAME)[:2] == (self.trace.name, kind)]
+
+    def _read_back(self, batch: BatchFile) -> None:
+        self.reader.close()
+        try:
+            for episode in self.reader.read_batch(batch):
+                if episode.ended_by is None:
+                    raise TraceError("still running", file=batch.file)
+        except TraceError as error:
+            self.found.failed.append(f"{error}")
+
+
+def _first(name: str) -> int:
+    return (parse_name(name) or _NO_NAME).first
