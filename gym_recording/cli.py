@@ -1,4 +1,4 @@
-"""The program `gym-recording`: records an environment, says what is in a recording, checks one.
+"""The program `gym-recording`: records an environment, says what is in a recording, checks and repairs one.
 
 A command is a function from parsed arguments to an exit code. What goes wrong is one line on stderr, no traceback. What
 is printed comes from files and is untrusted: it goes through `_say`. The format is not known here.
@@ -7,6 +7,7 @@ is printed comes from files and is untrusted: it goes through `_say`. The format
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import importlib.util
 import inspect
@@ -24,6 +25,7 @@ from .check import Report, check_recording
 from .errors import TraceError, missing_package
 from .format import is_current, parse_name
 from .playback import Trace, TraceRecordingReader
+from .repair import repair_recording
 from .wrappers import TraceRecordingWrapper
 from .wrappers.api import LIBRARIES, split_step
 
@@ -32,6 +34,7 @@ exit codes:
   0    all is well
   1    something failed, or problems were found
   2    wrong usage
+  3    repair: recovered, but something was lost
   130  interrupted; what was recorded is kept
 """
 _INFO_KEYS = """\
@@ -96,6 +99,11 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("--json", action="store_true", help="as one JSON object")
     check = add("check", _check, "check a recording against every rule of the format, checksums included")
     check.add_argument("directory", metavar="DIRECTORY")
+    repair = add("repair", _repair, "finish what a writer that died left behind")
+    repair.add_argument("directory", metavar="DIRECTORY")
+    repair.add_argument(
+        "--force", action="store_true", help="also where the writer may be alive: what it records is lost"
+    )
     return parser
 
 
@@ -298,3 +306,14 @@ def _check(args: argparse.Namespace) -> int:
     counts = _count(report.traces, "trace"), _count(report.batches, "batch", "es"), _count(report.episodes, "episode")
     _say(f"checked {', '.join(counts)}: {_count(len(problems), 'problem')}")
     return 1 if problems else 0
+
+
+def _repair(args: argparse.Namespace) -> int:
+    if not os.path.isdir(args.directory):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), args.directory)
+    found = repair_recording(args.directory, args.force)
+    for name, lines in (("done", found.done), ("alive", found.alive), ("lost", found.lost), ("failed", found.failed)):
+        for line in lines:
+            _say(f"{name}: {line}")
+    _say(f"repaired: {_count(len(found.done), 'change')}, {_count(len(found.lost), 'loss', 'es')}")
+    return 1 if found.failed else 3 if found.lost else 0

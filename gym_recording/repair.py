@@ -1,8 +1,8 @@
 """Repair: what a writer that died left behind becomes a recording like any other.
 
-Every committed episode can be read without it. Repair marks the episode that was running (`ended_by: "crash"`), lists what
-no manifest lists, and removes temporaries and blobs that no header knows. The files of a writer that may be alive are not
-touched. What was changed is read back before it is reported, and a second repair finds nothing to do.
+Every committed episode can be read without it. Repair marks the episode that was running (`ended_by: "crash"`), lists
+what no manifest lists, and removes temporaries and blobs that no header knows. The files of a writer that may be alive
+are not touched. What was changed is read back before it is reported, and a second repair finds nothing to do.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .format import (
     read_array,
     read_manifest,
     token_of,
-    utc_now,
     write_manifest,
     write_npy_header,
 )
 from .index import BatchFile, Trace
 from .playback import TraceRecordingReader
+from .trace import utc_now
 
 _INTERVALS = 10  # of a writer without a new file, before it is held to be dead where its lock does not settle it
 _DEFAULT_INTERVAL = 30.0  # seconds, for writers that do not say
@@ -81,7 +81,7 @@ class _Owner:
                 return
             owner = owner or self._writer()
             interval = owner.get("flush_interval")
-            if type(interval) not in (int, float) or not 0 < interval < 1e6:
+            if not isinstance(interval, (int, float)) or not 0 < interval < 1e6:
                 interval = _DEFAULT_INTERVAL
             is_here = owner.get("host") == platform.node() and owner.get("boot") == lock.boot_id() is not None
             yield is_here or self._age() > _INTERVALS * interval
@@ -122,7 +122,7 @@ def _target(name: str) -> Name | None:
     return parse_name(name) or parse_name(parse_temporary(name) or "")
 
 
-def repair(directory: str, force: bool = False) -> Repaired:
+def repair_recording(directory: str, force: bool = False) -> Repaired:
     """Repairs a recording in place.
 
     Args:
@@ -231,7 +231,8 @@ class _Repair:
     def _began(self) -> str:
         """When the trace was begun, as far as its episodes tell."""
         for batch in self.kept:
-            return self.reader.read_header(batch).episodes[0].get("started") or utc_now()
+            started = self.reader.read_header(batch).episodes[0].get("started")
+            return started if isinstance(started, str) else utc_now()
         return utc_now()
 
     def _names(self, kind: str) -> list[str]:
