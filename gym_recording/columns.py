@@ -46,7 +46,9 @@ class Column:
         stored = self.rows.stored
         if stored is None:
             return self.rows[index]
-        return self.rows.value_of(stored[index]) if index < len(stored) else self.rows[index - len(stored)]
+        if index >= len(stored):
+            return self.rows[index - len(stored)]
+        return self.rows.value_of(stored[index], index)
 
     def change(self, value: Any) -> None:
         """Takes a value that does not fit as it is: the first of an episode, of another kind, or not canonical."""

@@ -44,33 +44,33 @@ def acquire(path: str, flush_interval: float) -> None:
     """
     with _guard:
         descriptor, count = _held.get(path, (-1, 0))
-        if count and not os.path.exists(path):  # the directory was removed, and is there again
-            os.close(descriptor)
-            descriptor = -1
-        if descriptor < 0:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
-            try:
-                if fcntl is not None:
-                    with contextlib.suppress(OSError):  # a file system without locks: the file's age must do
-                        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                owner = {
-                    "host": platform.node(),
-                    "boot": boot_id(),
-                    "pid": os.getpid(),
-                    "flush_interval": flush_interval,
-                }
-                os.write(descriptor, json.dumps(owner).encode())
-            except OSError as error:
-                os.close(descriptor)
-                raise OSError(error.errno, error.strerror, path) from error
+        if not count:
+            descriptor = _open(path, flush_interval)
         _held[path] = (descriptor, count + 1)
 
 
 def renew(path: str, flush_interval: float) -> None:
-    """Makes the lock that is held anew, if its file is gone."""
-    if not os.path.exists(path):
-        acquire(path, flush_interval)
-        release(path)
+    """Makes the lock that is held anew if its file is gone, because the directory was removed and is there again."""
+    with _guard:
+        descriptor, count = _held.get(path, (-1, 0))
+        if count and not os.path.exists(path):
+            with contextlib.suppress(OSError):  # the directory is still gone: what cannot be put there will say so
+                _held[path] = (_open(path, flush_interval), count)
+                os.close(descriptor)
+
+
+def _open(path: str, flush_interval: float) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+    try:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # a file system without locks: the age of the files must do
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        owner = {"host": platform.node(), "boot": boot_id(), "pid": os.getpid(), "flush_interval": flush_interval}
+        os.write(descriptor, json.dumps(owner).encode())
+    except OSError as error:
+        os.close(descriptor)
+        raise OSError(error.errno, error.strerror, path) from error
+    return descriptor
 
 
 def release(path: str) -> None:

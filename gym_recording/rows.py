@@ -81,8 +81,8 @@ class Rows:
         """Takes the first value of an episode if a new choice of rows would choose these."""
         return False
 
-    def value_of(self, row: Any) -> Any:
-        """The value that a row of `stored`, an array, was made of."""
+    def value_of(self, row: Any, number: int) -> Any:
+        """The value that row `number` of `stored`, an array, was made of."""
         return row
 
     def widened(self, value: Any, values: list[Any]) -> Rows | None:
@@ -123,13 +123,19 @@ class Rows:
 
 
 class Scalars(Rows):
-    """Numbers and booleans of one dtype: immutable, so kept as they are and converted once per episode."""
+    """Numbers and booleans of one dtype: immutable, so kept as they are and converted once per episode.
 
-    __slots__ = ("changed", "dtype", "types")
+    `types` are the classes that `add` takes, `order` is all that there may be, `classes` which of them the rows in
+    `stored` had; where it ends, they had the first.
+    """
+
+    __slots__ = ("changed", "classes", "dtype", "order", "types")
 
     def __init__(self, column: Column, dtype: np.dtype[Any], types: set[Any]) -> None:
         super().__init__(column)
         self.dtype, self.types, self.changed = dtype, types, False
+        self.order = tuple(types)
+        self.classes = b""
 
     def add(self, value: Any) -> None:
         if value.__class__ in self.types:
@@ -147,11 +153,26 @@ class Scalars(Rows):
             self.changed = True
         else:
             return False
+        if value.__class__ not in self.order:
+            self.order += (value.__class__,)
         self.values.append(value)
         return True
 
-    def value_of(self, row: Any) -> Any:
-        return row.item() if self.types <= PYTHON_SCALARS.keys() else row[()]
+    def value_of(self, row: Any, number: int) -> Any:
+        kind = self.order[self.classes[number] if number < len(self.classes) else 0]
+        return kind(row.item() if kind in PYTHON_SCALARS else row[()])
+
+    def clear(self) -> bool:
+        self.classes = b""
+        return super().clear()
+
+    def _drop(self) -> None:
+        if (
+            len(self.order) > 1 and self.stored is not None
+        ):  # one byte a row tells ints from floats, NumPy's from Python's
+            known = self.classes.ljust(len(self.stored) - len(self.values), b"\0")
+            self.classes = known + bytes([self.order.index(value.__class__) for value in self.values])
+        super()._drop()
 
     def finish(self) -> Any:
         return np.array(self.values, dtype=self.dtype)
@@ -174,16 +195,13 @@ class Ints(Scalars):
     def take(self, value: Any) -> bool:
         return _is_scalar_of(value, INT64) and INT64_MIN <= int(value) <= INT64_MAX and super().take(value)
 
-    def value_of(self, row: Any) -> Any:
-        """The value that a row of `stored`, an array, was made of."""
-        return row
-
     def widened(self, value: Any, values: list[Any]) -> Rows | None:
         """Ints and floats mixed are float64, as long as that changes no value."""
         if not _is_scalar_of(value, FLOAT64) or any(abs(int(v)) > EXACT_IN_FLOAT64 for v in values):
             return None
         rows = Scalars(self.column, FLOAT64, {float})
         rows.values, rows.changed = values, True
+        rows.order = tuple(dict.fromkeys((float, *map(type, values))))
         return rows
 
 

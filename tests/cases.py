@@ -92,11 +92,12 @@ def _kind(value):
 
 
 def members(source):
-    """The three members of a case or episode, to be compared. An array without rows takes its dtype from elsewhere."""
-    return {name: _rows(getattr(source, name)) for name in ("observations", "actions", "rewards")}
+    """The three members of a case or episode, to be compared."""
+    return {name: rows_of(getattr(source, name)) for name in ("observations", "actions", "rewards")}
 
 
-def _rows(member):
+def rows_of(member):
+    """One member, to be compared. An array without rows takes its dtype from elsewhere."""
     rows = member.back if isinstance(member, Values) else member
     return "no rows" if isinstance(rows, np.ndarray) and rows.shape == (0,) else plain(rows)
 
@@ -532,7 +533,7 @@ SHAPES_OF_EPISODES = {
     "no step, observations that cannot be stacked": Case(_same("text"), NO_ROWS, NO_ROWS),
     "no step, a dict": Case(Values([{"a": 1}], DictColumns(a=_ints(1))), NO_ROWS, NO_ROWS),
     "one step": episode(actions=_stacked(np.ones((1, 2), "float32"))),
-    "many steps": episode(actions=_stacked(_ramp((1000, 3), "float32"))),
+    "many steps": episode(actions=_stacked(_ramp((300, 3), "float32"))),
     "no first observation": episode(observations=_stacked(_ramp((3, 2), "float32")), headless=True),
     "no first observation, one step": episode(observations=_same("text"), headless=True),
 }

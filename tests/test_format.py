@@ -116,9 +116,8 @@ def test_names_are_made_as_they_are_parsed():
 
 
 def test_numbers_in_names_are_sorted_as_numbers():
-    names = ["openaigym.trace.0.9", "openaigym.trace.2.5", "openaigym.trace.2.11", "openaigym.trace.2.11-00ff00ff00ff"]
-    names += ["openaigym.trace.10.5"]
-    assert sorted(reversed(names), key=natural_key) == names
+    names = ["openaigym.trace.10.5", "openaigym.trace.2.11", "openaigym.trace.0.9", "openaigym.trace.2.11-0f0f0f0f0f0f"]
+    assert sorted(names, key=natural_key) == [names[2], names[1], names[3], names[0]]
 
 
 # ---- documents
