@@ -61,6 +61,7 @@ class Lane:
         self.timestamps = Column(("timestamps",))
         self.number = number
         self.infos = Infos() if infos else None
+        self._has_more = infos or clock is not None
         self.closed = False
         self.forget()
 
@@ -68,13 +69,14 @@ class Lane:
         """Starts an empty episode; what ran is gone. Steps before the next reset have no first observation."""
         for column in (self.observations, self.actions, self.rewards):
             column.clear()
-        if self.infos is not None:
-            self.infos.clear()
-        self.timestamps.clear()
+        if self._has_more:
+            self.timestamps.clear()
+            if self.infos is not None:
+                self.infos.clear()
         self.steps = 0
         self.first = 0
         self.began: dict[str, Any] = {}
-        self.flags: tuple[Flags, Flags] = (NO_FLAGS, NO_FLAGS)  # the last two: the newest may be of a step cut back
+        self.flags = [NO_FLAGS, NO_FLAGS]  # of the last two steps, because the very last may be cut back
         self.gaps: list[int] = []
         self.lost = False
         self.watch = FIRST_WATCH
@@ -170,6 +172,18 @@ class Lane:
             return
         self.observations.add(observation)
         self.rewards.add(reward)
+        if self._has_more or self.lost:
+            self._finish_more(info)
+        if terminated.__class__ is not bool or truncated.__class__ is not bool:
+            terminated = terminated if terminated is None else bool(terminated)
+            truncated = truncated if truncated is None else bool(truncated)
+        steps = self.steps + 1
+        self.flags[steps & 1] = (steps, terminated, truncated)
+        self.steps = steps
+        self.dirty = False
+
+    def _finish_more(self, info: Any) -> None:
+        """What most steps of most recordings do not have."""
         if self._clock is not None:
             self.timestamps.add(self._clock())
         if self.infos is not None:
@@ -178,11 +192,6 @@ class Lane:
             if self.running:
                 self.gaps.append(self.steps)
             self.lost = False
-        terminated = terminated if terminated is None else bool(terminated)
-        truncated = truncated if truncated is None else bool(truncated)
-        self.flags = ((self.steps + 1, terminated, truncated), self.flags[0])
-        self.steps += 1
-        self.dirty = False
 
     def end(self, reason: str) -> bool:
         """Hands over the running episode and starts an empty one; says whether there was one.
@@ -237,18 +246,22 @@ class Lane:
             "rewards": finish(self.rewards),
         }
         if reason is not None:
-            _, terminated, truncated = next((flags for flags in self.flags if flags[0] == self.steps), NO_FLAGS)
-            episode.update({} if terminated is None else {"terminated": terminated})
-            episode.update({} if truncated is None else {"truncated": truncated})
+            step, terminated, truncated = self.flags[self.steps & 1]
+            if step != self.steps:
+                terminated = truncated = None
+            if terminated is not None:
+                episode["terminated"] = terminated
+            if truncated is not None:
+                episode["truncated"] = truncated
             episode["ended_by"] = "terminated" if terminated else "truncated" if truncated else reason
         episode.update(self.began)
         if self.number is not None:
             episode["lane"] = self.number
         if not self.first:
             episode["headless"] = True
-        gaps = sorted({gap for gap in self.gaps if gap < self.steps})
-        if gaps:
-            episode["gaps"] = gaps
+        if self.gaps:
+            gaps = sorted({gap for gap in self.gaps if gap < self.steps})
+            episode.update({"gaps": gaps} if gaps else {})
         if self._clock is not None:
             episode["timestamps"] = finish(self.timestamps)
         if self.infos is not None:

@@ -218,8 +218,13 @@ class Arrays(Rows):
         return np.ndarray(self.shape, self.dtype, self.values[index])
 
     def add(self, value: Any) -> None:
-        # `==`, not `is`: an unpickled array has a dtype object of its own.
-        if value.__class__ is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
+        # `is` is only the faster answer: an unpickled array has a dtype object of its own.
+        dtype = self.dtype
+        if (
+            value.__class__ is np.ndarray
+            and (value.dtype is dtype or value.dtype == dtype)
+            and value.shape == self.shape
+        ):
             self.values.append(value.tobytes())
         else:
             self.column.change(value)

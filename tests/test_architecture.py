@@ -18,7 +18,7 @@ MODULES = {
 # What each module may import from the package when it is loaded: lower layers, never its own or a higher one.
 LAYERS = [
     {"errors"},
-    {"values", "files", "episode"},
+    {"values", "files", "episode", "lock"},
     {"format", "rows"},
     {"columns", "layout"},
     {"batch"},
@@ -31,6 +31,7 @@ LAYERS = [
     {"wrappers.trace_recording"},
     {"wrappers"},
     {"check", "test_recording"},
+    {"repair"},
     {"cli"},
     {"__main__"},
 ]

@@ -226,27 +226,6 @@ def test_no_link_is_followed_when_a_file_grows(tmp_path):
 # ---- directories
 
 
-def test_a_directory_is_made_with_its_parents_and_left_empty(tmp_path):
-    files.writable_directory(str(tmp_path / "a" / "b"))
-    files.writable_directory(str(tmp_path / "a" / "b"))
-    assert os.listdir(tmp_path / "a" / "b") == []
-
-
-def test_a_directory_that_cannot_be_is_an_error_that_names_it(tmp_path):
-    (tmp_path / "file").touch()
-    for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(OSError) as caught:
-            files.writable_directory(str(path))
-        assert str(tmp_path / "file") in str(caught.value.filename)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_a_directory_that_nobody_can_write_to_is_an_error_that_names_it():
-    with pytest.raises(OSError) as caught:
-        files.writable_directory("/proc")
-    assert caught.value.filename.startswith("/proc")
-
-
 def test_a_listing_is_sorted_and_empty_where_there_is_no_directory(tmp_path):
     for name in ("b", "a", "B", ".x", "10", "9"):
         (tmp_path / name).touch()

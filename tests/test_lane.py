@@ -1,5 +1,6 @@
 """A step is recorded whole or not at all, an episode once: whatever interrupts, and wherever it does."""
 
+import gc
 import itertools
 import linecache
 import os
@@ -24,10 +25,14 @@ def is_with(file, line):
     return linecache.getline(file, line).lstrip().startswith("with ")
 
 
-def interrupted(function, number, event="line", but=()):
-    """Calls a function with a KeyboardInterrupt before the number-th line, or opcode, that it runs in the package.
+def interrupt():
+    raise KeyboardInterrupt
 
-    Gives whether it ran that far. Modules in `but` are not looked at.
+
+def interrupted(function, number, event="line", but=(), only=None, by=interrupt):
+    """Calls a function, and `by` before the number-th line, or opcode, that it runs in the package.
+
+    Gives whether it ran that far. Only the modules in `only` are looked at, or all but those in `but`.
     """
     left = number
 
@@ -37,12 +42,13 @@ def interrupted(function, number, event="line", but=()):
             left -= 1
         if left == 0:
             left = -1  # once
-            raise KeyboardInterrupt
+            by()
         return in_package
 
     def tracer(frame, found, _):
         file = frame.f_code.co_filename
-        if not file.startswith(PACKAGE) or os.path.basename(file) in but:
+        module = os.path.basename(file)
+        if not file.startswith(PACKAGE) or module in but or module not in (only or module):
             return None
         frame.f_trace_opcodes = event == "opcode"
         return in_package
@@ -55,17 +61,17 @@ def interrupted(function, number, event="line", but=()):
         return True
     finally:
         sys.settrace(before)
-    assert left > 0, "the interrupt was swallowed"
-    return False
+    assert left > 0 or by is not interrupt, "the interrupt was swallowed"
+    return left <= 0
 
 
-def every_interruption(event="line", but=()):
+def every_interruption(*arguments, **options):
     """Gives `attempt(function)`, each interrupting one line later, until nothing is left to interrupt."""
     went_on = True
 
     def attempt(function):
         nonlocal went_on
-        went_on = interrupted(function, number, event, but)
+        went_on = interrupted(function, number, *arguments, **options)
 
     for number in itertools.count(1):
         yield attempt
@@ -402,6 +408,44 @@ def test_whatever_is_interrupted_nothing_is_lost_and_nothing_twice(tmp_path, opt
         numbers = numbers_in(directory)
         doubtful = [1] if method == "step" else []  # that step came to nothing, or was recorded
         assert numbers in (list(range(numbered.count)), [n for n in range(numbered.count) if n not in doubtful])
+
+
+@pytest.mark.parametrize("when", ["opened", "closed"])
+def test_a_recorder_that_is_collected_while_another_is_opened_or_closed_leaves_its_lock_alone(tmp_path, when):
+    """The garbage collector may run anywhere, and closes recorders that are in reference cycles."""
+
+    def locks():
+        return [path for path in os.listdir(directory) if path.endswith(".lock")]
+
+    def new():
+        recording = TraceRecording(directory, durability="none")
+        recording.add_step(1, 2.0, 3.0)
+        return recording
+
+    opened = []
+    gc.collect()
+    gc.freeze()  # what there is by now; collections are quick then
+    gc.disable()
+    try:
+        for round_, attempt in enumerate(every_interruption("opcode", only=["lock.py"], by=gc.collect)):
+            directory = tmp_path / str(round_)
+            gone = new()
+            gone.itself = gone
+            if when == "opened":
+                del gone
+                attempt(lambda: opened.append(new()))
+                assert len(locks()) == 1
+                opened.pop().close()
+            else:
+                recording = new()
+                del gone
+                attempt(recording.close)
+            gc.collect()
+            assert locks() == []
+            assert len(TraceRecordingReader(directory)) == 2
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("method", ["step", "reset"])

@@ -1,5 +1,6 @@
 """`TraceRecording` alone: what people of 2017 read and set, when it writes, what it leaves behind when it cannot."""
 
+import contextlib
 import copy
 import json
 import os
@@ -588,6 +589,21 @@ def run(program, *arguments):
     return done.stdout
 
 
+# ---- the lock
+
+
+def locks_in(directory):
+    return [name for name in names_in(directory) if name.endswith(".lock")]
+
+
+def test_a_lock_is_there_while_a_recorder_of_this_process_is_open(tmp_path):
+    recordings = [new(tmp_path) for _ in range(2)]
+    for recording in recordings:
+        assert len(locks_in(tmp_path)) == 1
+        recording.close()
+    assert names_in(tmp_path) == []
+
+
 # ---- durability
 
 
@@ -616,11 +632,13 @@ def test_a_flush_that_fails_names_the_file_and_keeps_everything(tmp_path):
     episode(recording, 2)
     episode(recording, 1, first=10)
     shutil.rmtree(recording.directory)
-    for _ in range(3):
-        with pytest.raises(OSError, match=recording.file_prefix) as raised:
-            recording.save_complete()
-        assert raised.value.filename.startswith(os.path.join(recording.directory, recording.file_prefix))
-        assert recording.batches == []
+    with contextlib.ExitStack() as others:  # whose descriptors are nobody else's to close
+        for _ in range(3):
+            with pytest.raises(OSError, match="gone") as raised:
+                recording.save_complete()
+            assert raised.value.filename.startswith(os.path.join(recording.directory, "openaigym.trace."))
+            assert recording.batches == []
+            others.enter_context(open(os.devnull))
     recording.add_step(11, 0.0, 0.0)
     recording.end_episode()
     with pytest.raises(OSError, match="gone"):

@@ -84,7 +84,7 @@ class TraceRecordingWrapper:
         lane = recording.lane
         lane.begin(action)  # before the environment can overwrite it
         result = self.env.step(action)
-        lane.finish(*split_step(result))
+        lane.finish(*(result if result.__class__ is tuple and len(result) == 5 else split_step(result)))
         if lane.steps >= lane.watch or time.monotonic() >= recording.deadline:
             recording.flush_if_due(lane)
         return result
