@@ -16,7 +16,7 @@ from typing import Any, Callable, Literal, NamedTuple, Sequence
 import numpy as np
 
 from .errors import TraceError
-from .values import MAX_NDIM, VIEWS, array_bytes, dtype_text, parse_dtype, view_name, viewed_dtype
+from .values import MAX_INT_BITS, MAX_NDIM, VIEWS, array_bytes, dtype_text, parse_dtype, view_name, viewed_dtype
 
 try:
     from isal.isal_zlib import crc32 as crc32  # the same values, many times faster
@@ -121,6 +121,11 @@ _SEAL = b'"crc32": "00000000"'
 _SEAL_AT = re.compile(rb'"crc32"\s*:\s*"([0-9a-f]{8})"')
 
 
+_INT_DIGITS = len(str(2**MAX_INT_BITS))
+_EVERY = 61  # an int of too many digits shows in every so many bytes; nothing else has so many digits in a row there
+_MANY_DIGITS = re.compile(rb"[0-9]{%d}" % (_INT_DIGITS // _EVERY))
+
+
 def write_document(body: str) -> bytes:
     """A version 2 document around `body`, the JSON of its further members. The checksum is of the file's own bytes."""
     text = f'{{"format": {FORMAT}, "crc32": "00000000", {body}}}\n'.encode("ascii")
@@ -141,8 +146,10 @@ def read_document(data: bytes, file: str) -> dict[str, Any]:
         lenient.append(token)
         return float(token.replace("Infinity", "inf"))
 
+    parse_int = _short_int if _MANY_DIGITS.search(data[::_EVERY]) else None  # a call for every int, which is slow
     try:
-        document = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=constant)
+        text = data.decode("utf-8")
+        document = json.loads(text, object_pairs_hook=_unique, parse_constant=constant, parse_int=parse_int)
     except TraceError as error:
         error.file = file
         raise
@@ -166,6 +173,13 @@ def read_document(data: bytes, file: str) -> dict[str, Any]:
         if actual != seal[1]:
             raise TraceError("damaged", file=file, field="crc32", expected=seal[1].decode(), found=actual.decode())
     return document
+
+
+def _short_int(text: str) -> int:
+    number = int(text) if len(text) <= _INT_DIGITS + 1 else None
+    if number is None or number.bit_length() > MAX_INT_BITS:
+        raise TraceError("an int of too many bits", expected=f"at most {MAX_INT_BITS}")
+    return number
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

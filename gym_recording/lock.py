@@ -20,7 +20,10 @@ except ImportError:  # Windows: no locks, and so no repair of what others may be
     fcntl = None  # type: ignore[assignment]
 
 _guard = threading.RLock()
-_held: dict[str, tuple[int, int]] = {}  # path: descriptor, and how many recorders hold it
+# By path. The garbage collector may release one recorder's lock in the middle of another's `acquire` or `release`, in the
+# same thread: holders are added first and taken away first, so that each of them finds a true count.
+_holders: dict[str, list[None]] = {}
+_descriptors: dict[str, int] = {}
 
 
 def boot_id() -> str | None:
@@ -43,19 +46,22 @@ def acquire(path: str, flush_interval: float) -> None:
         OSError: the file cannot be written; it names it.
     """
     with _guard:
-        descriptor, count = _held.get(path, (-1, 0))
-        if not count:
-            descriptor = _open(path, flush_interval)
-        _held[path] = (descriptor, count + 1)
+        holders = _holders.setdefault(path, [])
+        holders.append(None)
+        if path not in _descriptors:
+            try:
+                _descriptors[path] = _open(path, flush_interval)
+            except BaseException:
+                holders.pop()
+                raise
 
 
 def renew(path: str, flush_interval: float) -> None:
     """Makes the lock that is held anew if its file is gone, because the directory was removed and is there again."""
     with _guard:
-        descriptor, count = _held.get(path, (-1, 0))
-        if count and not os.path.exists(path):
+        if path in _descriptors and not os.path.exists(path):
             with contextlib.suppress(OSError):  # the directory is still gone: what cannot be put there will say so
-                _held[path] = (_open(path, flush_interval), count)
+                descriptor, _descriptors[path] = _descriptors[path], _open(path, flush_interval)
                 os.close(descriptor)
 
 
@@ -76,13 +82,12 @@ def _open(path: str, flush_interval: float) -> int:
 def release(path: str) -> None:
     """Lets go of it; when nobody in this process holds it any more, the file goes."""
     with _guard:
-        descriptor, count = _held.get(path, (-1, 0))
-        if count > 1:
-            _held[path] = (descriptor, count - 1)
-        elif count:
+        holders = _holders[path]
+        holders.pop()
+        descriptor = None if holders else _descriptors.pop(path, None)
+        if descriptor is not None:
             with contextlib.suppress(OSError):  # the directory is gone: so is the lock
                 os.unlink(path)
-            del _held[path]
             os.close(descriptor)
 
 
@@ -90,9 +95,10 @@ def forget_in_child() -> None:
     """After a fork: the child holds nothing. It closes the descriptors, or its life would keep the parent's locks."""
     global _guard
     _guard = threading.RLock()
-    for descriptor, _ in _held.values():
+    for descriptor in _descriptors.values():
         os.close(descriptor)
-    _held.clear()
+    _descriptors.clear()
+    _holders.clear()
 
 
 def take(path: str) -> tuple[int | None, dict[str, Any]]:
