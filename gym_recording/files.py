@@ -132,6 +132,22 @@ def sync_directory(directory: str) -> None:
         raise OSError(error.errno, error.strerror, directory) from error
 
 
+def make_directory(directory: str, sync: bool) -> None:
+    """Creates a directory, with those above it, if it is not there; with `sync` its name is durable.
+
+    Raises:
+        OSError: it cannot be made; it names the file in the way.
+    """
+    made = []
+    above = directory
+    while not os.path.isdir(above) and os.path.dirname(above) != above:
+        above = os.path.dirname(above)
+        made.append(above)
+    os.makedirs(directory, exist_ok=True)
+    for parent in made if sync else ():
+        sync_directory(parent)
+
+
 def listing(directory: str) -> list[str]:
     """The names in `directory`, sorted; none if it does not exist.
 

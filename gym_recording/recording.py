@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from . import files
 from .columns import Column, size_of
 from .errors import TraceError
 from .lane import FIRST_WATCH, Lane, LiveRows
@@ -98,7 +99,7 @@ class TraceRecording:
         if directory is None:
             directory = tempfile.mkdtemp(prefix="openai.gym.")
         self.directory = os.path.abspath(os.fsdecode(directory))
-        os.makedirs(self.directory, exist_ok=True)
+        files.make_directory(self.directory, durability == "fsync")
         self._buffer_batch_size = buffer_batch_size
         self._flush_interval = flush_interval
         self.batch_bytes = batch_bytes
