@@ -17,10 +17,10 @@ from typing import Any, Iterator, NamedTuple
 import numpy as np
 
 from . import files, format
-from .batch import BlobEntry, read_episode, read_header
 from .episode import Episode
 from .errors import MissingPackageError, TraceError
 from .format import DATA_ALIGN, MAX_JSON_BYTES, ROW_ALIGN, is_current, manifest_name, member, parse_name
+from .header import BlobEntry, read_episode, read_header
 from .playback import TraceRecordingReader
 from .values import Path, array_bytes, path_text, storable_dtype
 
@@ -105,7 +105,8 @@ def _check_manifest(report: Report, directory: str, trace: str, headers: list[st
     if not _is_utc(manifest.get("created")):
         report.add(_error(file, "not a time", "created", expected=_TIME, found=repr(manifest.get("created"))))
     if manifest.get("closed") is not True:
-        report.notes.append(f"{file}: not closed: still being recorded, or left by a crash")
+        why = "repaired after a crash" if "repaired" in manifest else "still being recorded, or left by a crash"
+        report.notes.append(f"{file}: not closed: {why}")
         headers = []
     for header in sorted({*headers} - {entry["fn"] for entry in manifest["batches"]}):
         report.add(_error(file, "closed, and yet a batch is not listed", "batches", expected=header))

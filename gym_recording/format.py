@@ -29,6 +29,9 @@ DATA_ALIGN = 64  # every column; NumPy's own alignment of .npy data, a cache lin
 MAX_EPISODES = 10**9  # of a batch
 MAX_JSON_BYTES = 1 << 30  # of a manifest or header
 
+EPISODE_ARRAYS = ("observations", "actions", "rewards")
+EPISODE_MEMBERS = ("terminated", "truncated", "ended_by", "seed", "started", "lane", "headless", "gaps")  # plain JSON
+
 FORMAT = json.dumps({"name": "gym-recording", "version": list(VERSION)})
 
 # ---- names

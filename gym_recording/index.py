@@ -40,6 +40,7 @@ class Trace:
         name: the beginning of all its file names.
         created: UTC, ISO 8601; empty in old recordings, and where no manifest is written yet.
         closed: whether its recorder was closed; False in old recordings, which do not say.
+        repaired: when it was repaired after the death of its writer, UTC, ISO 8601; empty if it was not.
         writer: package, versions, host and pid of the writer.
         env: what is known of the environment: id, kwargs, spaces.
         metadata: the user's own.
@@ -50,6 +51,7 @@ class Trace:
     name: str
     created: str = ""
     closed: bool = False
+    repaired: str = ""
     writer: dict[str, Any] = field(default_factory=dict)
     env: dict[str, Any] = field(default_factory=dict)
     metadata: Any = None
@@ -124,6 +126,7 @@ class Index:
             listed[entry["fn"]] = entry["len"]
         trace.created = member(manifest, "created", str, file, "")
         trace.closed = member(manifest, "closed", bool, file, False)
+        trace.repaired = member(manifest, "repaired", str, file, "")
         trace.writer = member(manifest, "writer", dict, file, {})
         trace.env = member(manifest, "env", dict, file, {})
         trace.metadata = manifest.get("metadata")

@@ -8,7 +8,9 @@ elsewhere. Nothing here knows of traces; `repair` and `trace` do.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import math
 import os
 import platform
 import threading
@@ -20,8 +22,8 @@ except ImportError:  # Windows: no locks, and so no repair of what others may be
     fcntl = None  # type: ignore[assignment]
 
 _guard = threading.RLock()
-# By path. The garbage collector may release one recorder's lock in the middle of another's `acquire` or `release`, in the
-# same thread: holders are added first and taken away first, so that each of them finds a true count.
+# By path. The garbage collector may release one recorder's lock in the middle of another's `acquire` or `release`, in
+# the same thread: holders are added first and taken away first, so that each of them finds a true count.
 _holders: dict[str, list[None]] = {}
 _descriptors: dict[str, int] = {}
 
@@ -35,12 +37,13 @@ def boot_id() -> str | None:
         return None
 
 
-def acquire(path: str, flush_interval: float) -> None:
+def acquire(path: str, flush_interval: float | None) -> None:
     """Holds the lock of this process at `path`, once more.
 
     Args:
         path: of the lock file; made if it is not there.
-        flush_interval: seconds; ten of them without a new file are a sign of death where locks cannot be trusted.
+        flush_interval: seconds; ten of them without a new file are a sign of death where locks cannot be trusted. None
+            or infinite: there is no such sign.
 
     Raises:
         OSError: the file cannot be written; it names it.
@@ -56,7 +59,7 @@ def acquire(path: str, flush_interval: float) -> None:
                 raise
 
 
-def renew(path: str, flush_interval: float) -> None:
+def renew(path: str, flush_interval: float | None) -> None:
     """Makes the lock that is held anew if its file is gone, because the directory was removed and is there again."""
     with _guard:
         if path in _descriptors and not os.path.exists(path):
@@ -65,13 +68,15 @@ def renew(path: str, flush_interval: float) -> None:
                 os.close(descriptor)
 
 
-def _open(path: str, flush_interval: float) -> int:
+def _open(path: str, flush_interval: float | None) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:
         if fcntl is not None:
             with contextlib.suppress(OSError):  # a file system without locks: the age of the files must do
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        owner = {"host": platform.node(), "boot": boot_id(), "pid": os.getpid(), "flush_interval": flush_interval}
+        owner: dict[str, Any] = {"host": platform.node(), "boot": boot_id(), "pid": os.getpid()}
+        if flush_interval is not None and math.isfinite(flush_interval):
+            owner["flush_interval"] = flush_interval
         os.write(descriptor, json.dumps(owner).encode())
     except OSError as error:
         os.close(descriptor)
@@ -112,14 +117,18 @@ def take(path: str) -> tuple[int | None, dict[str, Any]]:
         descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
         return -1, {}
-    try:
-        if fcntl is None:
-            raise OSError("no locks on this system")
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        owner = json.loads(os.read(descriptor, 4096) or b"{}")
-    except OSError:
-        os.close(descriptor)
+    except OSError:  # a symbolic link, or something else that is no lock of ours
         return None, {}
-    except ValueError:
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
+            os.close(descriptor)
+            return None, {}
+        # Else the file system has no locks, and the age of the files must do.
+    try:
+        owner = json.loads(os.read(descriptor, 4096))
+    except (OSError, ValueError):
         owner = {}
     return descriptor, owner if isinstance(owner, dict) else {}

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any, Callable, Iterator, overload
 
 from . import files
-from .batch import Header, read_episode, read_header
 from .episode import Episode
 from .errors import MissingEpisodesError, TraceError
 from .format import MAX_JSON_BYTES, crc32, parse_name, read_array
+from .header import Header, read_episode, read_header
 from .index import BatchFile, Index, Trace
 
 LISTINGS = 4  # one, and three more: a listing made while a writer renames may show a batch without the one before it

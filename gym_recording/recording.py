@@ -105,7 +105,9 @@ class TraceRecording:
         self.batch_bytes = batch_bytes
         self.closed = False
         self.episode_id = 0
-        interval = FLUSH_INTERVAL if flush_interval is None else flush_interval
+        interval = flush_interval
+        if interval is None and buffer_batch_size is None:
+            interval = FLUSH_INTERVAL
         self._trace = trace = TraceWriter(self.directory, durability == "fsync", interval, library, members)
         self.lane = Lane(lambda: trace.batch.episodes, infos=infos, clock=time.time if timestamps else None)
         trace.lanes.append(self.lane)
@@ -115,6 +117,7 @@ class TraceRecording:
         self.deadline = 0.0
         self._set_deadline()
         self._finalizer = weakref.finalize(self, finish, trace)
+        self._finalizer.atexit = False  # `trace` sees to that
 
     # ---- what people of 2017 read and set
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import files, lock
-from .batch import mark_crashed
 from .errors import TraceError
 from .format import (
     MAX_JSON_BYTES,
@@ -34,12 +32,12 @@ from .format import (
     write_manifest,
     write_npy_header,
 )
+from .header import Header, mark_crashed
 from .index import BatchFile, Trace
 from .playback import TraceRecordingReader
 from .trace import utc_now
 
 _INTERVALS = 10  # of a writer without a new file, before it is held to be dead where its lock does not settle it
-_DEFAULT_INTERVAL = 30.0  # seconds, for writers that do not say
 
 
 @dataclass
@@ -65,6 +63,7 @@ class _Owner:
     def __init__(self, directory: str, token: str, names: list[str]) -> None:
         self.directory = directory
         self.lock_path = os.path.join(directory, lock_name(token))
+        self.owner: dict[str, Any] = {}
         self.names = [name for name in names if token_of((_target(name) or _NO_NAME).trace) == token]
 
     @contextlib.contextmanager
@@ -79,12 +78,9 @@ class _Owner:
             if descriptor is None:
                 yield False
                 return
-            owner = owner or self._writer()
-            interval = owner.get("flush_interval")
-            if not isinstance(interval, (int, float)) or not 0 < interval < 1e6:
-                interval = _DEFAULT_INTERVAL
-            is_here = owner.get("host") == platform.node() and owner.get("boot") == lock.boot_id() is not None
-            yield is_here or self._age() > _INTERVALS * interval
+            self.owner = owner or self._writer()
+            is_here = self.owner.get("host") == platform.node() and self.owner.get("boot") == lock.boot_id() is not None
+            yield is_here or self._is_old(self.owner.get("flush_interval"))
         finally:
             if descriptor is not None and descriptor >= 0:
                 os.close(descriptor)
@@ -99,19 +95,19 @@ class _Owner:
                     return member(read_manifest(data, name), "writer", dict, name, {})  # type: ignore[no-any-return]
         return {}
 
-    def _age(self) -> float:
-        """Seconds since its newest file was written, by the clock of the file system."""
-        descriptor, probe = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=self.directory)
-        try:
-            now = os.fstat(descriptor).st_mtime
-        finally:
-            os.close(descriptor)
-            os.unlink(probe)
+    def _is_old(self, interval: Any) -> bool:
+        """Whether its newest file is old by the clock of the file system; never, if it did not write at intervals."""
+        if type(interval) not in (int, float) or interval <= 0:
+            return False
+        probe = f".{os.path.basename(self.lock_path)}.{os.urandom(6).hex()}.tmp"
+        files.write_at(self.directory, probe, 0, [], sync=False)
+        now = os.lstat(os.path.join(self.directory, probe)).st_mtime
+        os.unlink(os.path.join(self.directory, probe))
         newest = 0.0
         for path in (self.lock_path, *(os.path.join(self.directory, name) for name in self.names)):
             with contextlib.suppress(FileNotFoundError):
                 newest = max(newest, os.lstat(path).st_mtime)
-        return now - newest
+        return now - newest > _INTERVALS * interval  # type: ignore[no-any-return]
 
 
 _NO_NAME = Name("", "", 0)
@@ -142,14 +138,14 @@ def repair_recording(directory: str, force: bool = False) -> Repaired:
         owner = _Owner(directory, token, names)
         with owner.dead() as dead:
             if not dead and not force:
-                if os.path.exists(owner.lock_path) or any(
-                    token_of(t.name) == token and not t.closed for t in reader.traces
+                if os.path.lexists(owner.lock_path) or any(
+                    token_of(t.name) == token and not t.closed and not t.repaired for t in reader.traces
                 ):
                     found.alive.append(f"the writer {token} may be alive")
                 continue
             for trace in reader.traces:
                 if token_of(trace.name) == token:
-                    _Repair(directory, trace, reader, found).run()
+                    _Repair(directory, trace, reader, owner.owner, found).run()
             _clean(directory, owner, found)
     return found
 
@@ -166,10 +162,13 @@ def _clean(directory: str, owner: _Owner, found: Repaired) -> None:
 class _Repair:
     """The repair of one trace."""
 
-    def __init__(self, directory: str, trace: Trace, reader: TraceRecordingReader, found: Repaired) -> None:
+    def __init__(
+        self, directory: str, trace: Trace, reader: TraceRecordingReader, owner: dict[str, Any], found: Repaired
+    ) -> None:
         self.directory = directory
         self.trace = trace
         self.reader = reader
+        self.owner = owner
         self.found = found
         self.manifest = manifest_name(trace.name)
         self.blobs: set[str] = set()  # that a header refers to, or may
@@ -186,20 +185,39 @@ class _Repair:
             header = self.reader.read_header(batch)
         except TraceError as error:
             self.found.lost.append(f"{error}")
-            self.blobs |= {name for name in self._names("blob") if _first(name) == batch.first}
+            last = batch.first + batch.count
+            self.blobs |= {name for name in self._names("blob") if batch.first <= _first(name) < last}
             return
         self.blobs |= set(header.blobs)
         self.kept.append(batch)
         crashed = mark_crashed(files.read(self.directory, batch.file, MAX_JSON_BYTES), batch.file)
         if crashed is not None:
-            for column in header.columns:
-                array = read_array(column, self.reader.get_binfile, batch.file)
-                head = write_npy_header(array.dtype, array.shape, column["npyoff"])
-                files.write_at(self.directory, column["npyfile"], 0, [head], sync=True)
+            try:
+                heads = [self._npy_header(header, column) for column in header.columns]
+            except TraceError as error:
+                self.found.failed.append(f"{error}")
+                return
+            for blob, head in heads:
+                files.write_at(self.directory, blob, 0, [head], sync=True)
             files.put(self.directory, batch.file, [crashed], sync=True)
             files.sync_directory(self.directory)
             self.found.done.append(f"{batch.file}: the episode that was running is marked as ended by a crash")
             self._read_back(batch)
+
+    def _npy_header(self, header: Header, column: dict[str, Any]) -> tuple[str, bytes]:
+        """The blob of a column of a streamed batch, and what belongs in front of its rows.
+
+        Raises:
+            TraceError: it is not such a column; nothing may be written to that blob then.
+        """
+        array = read_array(column, self.reader.get_binfile, header.file)
+        blob, offset = column["npyfile"], column["npyoff"]
+        head = write_npy_header(array.dtype, array.shape, offset)
+        entry, name, own = header.blobs.get(blob), parse_name(blob), parse_name(header.file)
+        is_own = name is not None and own is not None and (name.trace, name.first) == (own.trace, own.first)
+        if not (is_own and entry is not None and entry.start == offset == len(head) and column.get("npyhdr") == 0):
+            raise TraceError("not a column of a streamed batch, but not ended", file=header.file, found=blob)
+        return blob, head
 
     def _remove_blobs(self) -> None:
         for name in self._names("blob"):
@@ -219,7 +237,8 @@ class _Repair:
             return
         batches = [{"first": batch.first, "len": batch.count, "fn": batch.file} for batch in self.kept]
         members = {key: value for key, value in members.items() if key not in ("format", "crc32", "batches")}
-        members.setdefault("created", self._began())
+        writer = {key: self.owner[key] for key in ("host", "boot", "pid") if self.owner.get(key) is not None}
+        members = {"created": self._began(), "writer": writer, **members}
         data = write_manifest(batches, {**members, "repaired": utc_now()})
         files.put(self.directory, self.manifest, [data], sync=True)
         files.sync_directory(self.directory)
@@ -230,9 +249,10 @@ class _Repair:
 
     def _began(self) -> str:
         """When the trace was begun, as far as its episodes tell."""
-        for batch in self.kept:
-            started = self.reader.read_header(batch).episodes[0].get("started")
-            return started if isinstance(started, str) else utc_now()
+        if self.kept:
+            started = self.reader.read_header(self.kept[0]).episodes[0].get("started")
+            if isinstance(started, str):
+                return started
         return utc_now()
 
     def _names(self, kind: str) -> list[str]:

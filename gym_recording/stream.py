@@ -117,6 +117,8 @@ class _Write:
             {"fn": blob.name, "size": size, "crc32": f"{crc:08x}", **({"start": blob.offset} if blob.offset else {})}
             for blob, (_, size, crc) in self.states.items()
         ]
+        if stream.sync and any(not blob.size for blob in self.states):
+            files.sync_directory(stream.directory)  # a header must not be durable before the names in it
         header = write_header(self.first, blobs, self.columns, [text])
         files.put(stream.directory, header_name(stream.trace, self.first), [header], stream.sync)
         if stream.sync:

@@ -8,7 +8,10 @@ over does not change, so a commit that failed or was interrupted is repeated as 
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import itertools
+import logging
 import os
 import platform
 import sys
@@ -110,19 +113,20 @@ class TraceWriter:
     Args:
         directory: an existing one.
         sync: whether a commit waits until the medium has it.
-        flush_interval: seconds, for whoever must judge later whether this writer is alive.
+        flush_interval: seconds, for whoever must judge later whether this writer is alive; None if there is none.
         library: the environment's, for the manifest.
         members: further members of the manifest.
     """
 
     def __init__(
-        self, directory: str, sync: bool, flush_interval: float, library: str | None, members: dict[str, Any]
+        self, directory: str, sync: bool, flush_interval: float | None, library: str | None, members: dict[str, Any]
     ) -> None:
         self.directory = directory
         self.sync = sync
         self.library = library
         self.members = members
         self.flush_interval = flush_interval
+        self.closed = False
         self.lanes: list[Lane] = []
         self.begin()
         self._hold_lock()
@@ -136,7 +140,7 @@ class TraceWriter:
         self.lock = ""  # its path, while it is held
         self.batch = Batch()
         self.batches: list[dict[str, Any]] = []  # committed, as the manifest lists them
-        self.listed = 0  # how many of them the manifest on disk lists
+        self.listed = -1  # how many of them the manifest on disk lists; -1 while there is none
         self.streams: list[Stream] = []  # those that have not ended on disk
         self.numbered = 0  # episodes that have their number, which they get when their commit begins
 
@@ -204,6 +208,8 @@ class TraceWriter:
         """Writes what a batch still has, and the manifest, if that is due."""
         with batch.lock:
             self._hold_lock()  # a child that was forked does not have it yet
+            if self.listed < 0 and (batch.episodes or batch.streams):
+                self._write_manifest(closed=False)  # so that no header is without what the manifest says of the trace
             if batch.episodes:
                 self._write_episodes(batch)
                 batch.episodes = []
@@ -257,6 +263,8 @@ class TraceWriter:
         Raises:
             OSError: as `flush`. It is not closed then, and may be closed again.
         """
+        if self.closed:
+            return
         for lane in self.lanes:
             if not lane.closed:
                 lane.end("close")
@@ -268,26 +276,51 @@ class TraceWriter:
         if self.lock:
             lock.release(self.lock)
             self.lock = ""
+        self.closed = True
 
 
 def finish(writer: TraceWriter) -> None:
-    """Closes a writer whose recorder is gone."""
+    """Closes a writer whose recorder was garbage-collected.
+
+    Raises:
+        OSError: as `TraceWriter.close`; it is tried again at exit.
+    """
     thread = threading.current_thread()
     if isinstance(thread, _Commit) and thread.writer is writer:
-        # The garbage collector has called this in the middle of a commit, which must not wait for itself. The thread is
-        # no daemon, as this one is, so that the interpreter waits for it.
-        threading.Thread(target=writer.close, daemon=False).start()
-    else:
+        # The collector has called this in the middle of a commit, which must not wait for itself. The thread is no
+        # daemon, as this one is, so that the interpreter waits for it.
+        threading.Thread(target=finish, args=(writer,), daemon=False).start()
+        return
+    try:
         writer.close()
+    except BaseException:
+        _unfinished.append(writer)
+        raise
 
 
 def _finish_all() -> None:
-    for writer in list(_writers):
-        finish(writer)
+    """At exit: closes every writer. A process that loses data does not end as if all were well."""
+    failed = False
+    for writer in {*_writers, *_unfinished}:
+        try:
+            writer.close()
+        except BaseException:
+            failed = True
+            sys.excepthook(*sys.exc_info())
+    if failed:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(1)  # nothing else changes the status that the interpreter has decided on by now
+
+
+_unfinished: list[TraceWriter] = []
+atexit.register(_finish_all)
 
 
 def _finish_at_exit(_: object = None) -> None:
-    """Makes a child of multiprocessing finish its traces: its `os._exit` runs no finalizers but multiprocessing's."""
+    """Makes a child of multiprocessing finish its traces: its `os._exit` runs no handlers but multiprocessing's."""
     global _finishing
     util = sys.modules.get("multiprocessing.util")
     if util is not None and _finishing != os.getpid() and sys.modules["multiprocessing.process"].parent_process():

@@ -21,7 +21,7 @@ LAYERS = [
     {"values", "files", "episode", "lock"},
     {"format", "rows"},
     {"columns", "layout"},
-    {"batch"},
+    {"batch", "header"},
     {"stream"},
     {"lane"},
     {"trace"},
@@ -36,7 +36,7 @@ LAYERS = [
     {"__main__"},
 ]
 WRITING = {"columns", "lane", "stream", "trace", "recording", "wrappers.api", "wrappers.trace_recording", "wrappers"}
-READING = {"index", "playback", "check"}
+READING = {"header", "index", "playback", "check"}
 KNOWS_GYM = {"wrappers.api", "wrappers.trace_recording", "wrappers"}
 BY_NAME = {"cli", "test_recording"}  # make environments, and so import the library that they are asked for
 STANDARD_OR_NUMPY = {"numpy", "isal"}  # isal is tried, and zlib does where it is absent

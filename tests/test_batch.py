@@ -8,8 +8,9 @@ from cases import plain
 from conftest import DATA
 
 from gym_recording import DictColumns, TraceError, TraceRecordingReader, TupleColumns
-from gym_recording.batch import encode_batch, read_episode, read_header
+from gym_recording.batch import encode_batch
 from gym_recording.format import write_document, write_manifest
+from gym_recording.header import read_episode, read_header
 
 TRACE = "openaigym.trace.0.7-00ff00ff00ff"
 BLOB = f"{TRACE}.ep000000003.bin"
