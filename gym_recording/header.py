@@ -162,6 +162,7 @@ class _Decoder:
     def __init__(self, header: Header, buffer: Callable[[str], Any]) -> None:
         self.header = header
         self.buffer = buffer
+        self.seen: set[tuple[str, int, int]] = set()
         self.asked: dict[str, int] = {}  # bytes of each blob: no more than there are, so no memory beyond them
 
     def array(self, record: dict[str, Any]) -> Any:
@@ -175,8 +176,11 @@ class _Decoder:
         entry = self.header.blobs.get(blob)
         if entry is not None and record["npyoff"] + array.nbytes > entry.size:
             raise TraceError("the array is not wholly in what counts of its blob", file=file, field="npyoff")
-        self.asked[blob] = self.asked.get(blob, 0) + array.nbytes
-        if self.asked[blob] > len(self.buffer(blob)):
+        place = (blob, record["npyoff"], array.nbytes)
+        if place not in self.seen:  # records of the same bytes count once
+            self.seen.add(place)
+            self.asked[blob] = self.asked.get(blob, 0) + array.nbytes
+        if self.asked.get(blob, 0) > len(self.buffer(blob)):
             raise TraceError("the arrays of an episode are larger than the blob they lie in", file=file, field="size")
         return array
 

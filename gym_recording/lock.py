@@ -24,7 +24,7 @@ except ImportError:  # Windows: no locks, and so no repair of what others may be
 _guard = threading.RLock()
 # By path. The garbage collector may release one recorder's lock in the middle of another's `acquire` or `release`, in
 # the same thread: holders are added first and taken away first, so that each of them finds a true count.
-_holders: dict[str, list[None]] = {}
+_holders: dict[str, dict[object, None]] = {}
 _descriptors: dict[str, int] = {}
 
 
@@ -37,10 +37,11 @@ def boot_id() -> str | None:
         return None
 
 
-def acquire(path: str, flush_interval: float | None) -> None:
-    """Holds the lock of this process at `path`, once more.
+def acquire(path: str, holder: object, flush_interval: float | None) -> None:
+    """Holds the lock of this process at `path`. Who holds it already goes on holding it.
 
     Args:
+        holder: whoever holds it, for `release`.
         path: of the lock file; made if it is not there.
         flush_interval: seconds; ten of them without a new file are a sign of death where locks cannot be trusted. None
             or infinite: there is no such sign.
@@ -49,13 +50,13 @@ def acquire(path: str, flush_interval: float | None) -> None:
         OSError: the file cannot be written; it names it.
     """
     with _guard:
-        holders = _holders.setdefault(path, [])
-        holders.append(None)
+        holders = _holders.setdefault(path, {})
+        holders[holder] = None
         if path not in _descriptors:
             try:
                 _descriptors[path] = _open(path, flush_interval)
             except BaseException:
-                holders.pop()
+                holders.pop(holder, None)
                 raise
 
 
@@ -84,11 +85,11 @@ def _open(path: str, flush_interval: float | None) -> int:
     return descriptor
 
 
-def release(path: str) -> None:
-    """Lets go of it; when nobody in this process holds it any more, the file goes."""
+def release(path: str, holder: object) -> None:
+    """Lets go of it, if that is not done; when nobody in this process holds it any more, the file goes."""
     with _guard:
-        holders = _holders[path]
-        holders.pop()
+        holders = _holders.get(path, {})
+        holders.pop(holder, None)
         descriptor = None if holders else _descriptors.pop(path, None)
         if descriptor is not None:
             with contextlib.suppress(OSError):  # the directory is gone: so is the lock
@@ -106,29 +107,30 @@ def forget_in_child() -> None:
     _holders.clear()
 
 
-def take(path: str) -> tuple[int | None, dict[str, Any]]:
+def take(path: str) -> tuple[int | None, bool, dict[str, Any]]:
     """Tries to take the lock of another process.
 
     Returns:
-        A descriptor that holds it until it is closed, -1 if there is no such file, None if somebody else holds it; and
-        what the file says of its owner.
+        A descriptor that holds it until it is closed, -1 if there is no such file, None if somebody else holds it;
+        whether that can be trusted, which it cannot where there are no locks; what the file says of its owner.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
-        return -1, {}
+        return -1, True, {}
     except OSError:  # a symbolic link, or something else that is no lock of ours
-        return None, {}
+        return None, True, {}
+    granted = fcntl is not None
     try:
         if fcntl is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
             os.close(descriptor)
-            return None, {}
-        # Else the file system has no locks, and the age of the files must do.
+            return None, True, {}
+        granted = False  # the file system has no locks: the age of the files must do
     try:
         owner = json.loads(os.read(descriptor, 4096))
     except (OSError, ValueError):
         owner = {}
-    return descriptor, owner if isinstance(owner, dict) else {}
+    return descriptor, granted, owner if isinstance(owner, dict) else {}

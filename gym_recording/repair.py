@@ -73,14 +73,14 @@ class _Owner:
         It is if its lock is granted, and it ran on this machine in this boot, or its newest file is old by the clock of
         the directory. Whatever else is the case, it may be alive.
         """
-        descriptor, owner = lock.take(self.lock_path)
+        descriptor, granted, owner = lock.take(self.lock_path)
         try:
             if descriptor is None:
                 yield False
                 return
             self.owner = owner or self._writer()
             is_here = self.owner.get("host") == platform.node() and self.owner.get("boot") == lock.boot_id() is not None
-            yield is_here or self._is_old(self.owner.get("flush_interval"))
+            yield granted and is_here or self._is_old(self.owner.get("flush_interval"))
         finally:
             if descriptor is not None and descriptor >= 0:
                 os.close(descriptor)

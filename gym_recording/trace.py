@@ -150,7 +150,7 @@ class TraceWriter:
             lock.renew(self.lock, self.flush_interval)
         else:
             path = os.path.join(self.directory, lock_name(_token))
-            lock.acquire(path, self.flush_interval)
+            lock.acquire(path, self, self.flush_interval)
             self.lock = path
 
     def flush(self, running: Sequence[Lane] = (), background: bool = False) -> None:
@@ -274,7 +274,7 @@ class TraceWriter:
         for lane in self.lanes:
             lane.close()
         if self.lock:
-            lock.release(self.lock)
+            lock.release(self.lock, self)
             self.lock = ""
         self.closed = True
 
