@@ -1,7 +1,7 @@
 """A header read: what a batch holds, and one episode of it at a time.
 
 Every byte is untrusted. The members of a header are checked when it is read, those of an episode when that is asked
-for; an error says where it is. What the JSON of an episode means is said in `batch`, which writes it. No file is opened.
+for; an error says where it is. What the JSON of an episode means is said in `batch`, which writes it. Opens no file.
 """
 
 from __future__ import annotations

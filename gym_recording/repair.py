@@ -80,7 +80,7 @@ class _Owner:
                 return
             self.owner = owner or self._writer()
             is_here = self.owner.get("host") == platform.node() and self.owner.get("boot") == lock.boot_id() is not None
-            yield granted and is_here or self._is_old(self.owner.get("flush_interval"))
+            yield (granted and is_here) or self._is_old(self.owner.get("flush_interval"))
         finally:
             if descriptor is not None and descriptor >= 0:
                 os.close(descriptor)

@@ -152,12 +152,12 @@ def test_wrong_usage_is_exit_code_2(arguments, complaint, capsys):
     assert complaint in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [[], ["record"], ["info"], ["check"]])
+@pytest.mark.parametrize("command", [[], ["record"], ["info"], ["check"], ["repair"]])
 def test_every_help_names_the_exit_codes(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([*command, "--help"])
     assert stop.value.code == 0
-    assert re.findall(r"^  (\d+)  ", capsys.readouterr().out, re.M) == ["0", "1", "2", "130"]
+    assert re.findall(r"^  (\d+)  ", capsys.readouterr().out, re.M) == ["0", "1", "2", "3", "130"]
 
 
 def test_the_version_is_that_of_the_package(capsys):

@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from faults.session import PROGRAMS, expected, judge, judge_directory, play, promised, read
+from faults.session import PROGRAMS, judge_directory, play, promised, read
 from faults.system import System, kill_at
 
 from gym_recording import TraceRecording, TraceRecordingReader
@@ -212,12 +212,90 @@ def faults(directory, program, options, operations):
     return found, len(states)
 
 
-# ---- tests
+# ---- what must be true
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_was_acknowledged_survives_every_power_cut_and_nothing_is_ever_wrong(tmp_path, recorded, name):
     found, count = faults(tmp_path, *PROGRAMS[name], recorded(name))
-    print(f"{len(recorded(name))} operations, {count} states")
+    print(f"{len(recorded(name))} operations, {count} different states")
     assert not found, "\n".join(found)
     assert count > 10
+
+
+def header_first(operations):
+    """The same, with each header put before the blobs that it refers to."""
+    changed, segment = [], []
+    for operation in operations:
+        segment.append(operation)
+        if operation[0] == "sync directory":
+            headers = {rest[-1] for kind, *rest in segment if kind == "rename" and ".ep" in rest[1] and "json" in rest[1]}
+            acknowledged = [kind == "returned" for kind, *_ in segment]
+            start = len(segment) - acknowledged[::-1].index(True) if any(acknowledged) else 0
+            head, tail = segment[:start], segment[start:]
+            of_header = [operation[-1 if operation[0] in ("name", "rename") else 1] in headers for operation in tail[:-1]]
+            first = itertools.compress(tail, of_header)
+            then = itertools.compress(tail, [not flag for flag in of_header])
+            changed += [*head, *first, *then, tail[-1]]
+            segment = []
+    return changed + segment
+
+
+MUTATIONS = {
+    "files are not synced": lambda log: [operation for operation in log if operation[0] != "sync"],
+    "the directory is not synced": lambda log: [operation for operation in log if operation[0] != "sync directory"],
+    "the header comes before the blob": header_first,
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+@pytest.mark.parametrize("name", ["saved", "streamed"])
+def test_the_model_finds_a_loss_when_a_step_of_the_commit_is_missing(tmp_path, recorded, name, mutation):
+    found, _ = faults(tmp_path, *PROGRAMS[name], MUTATIONS[mutation](recorded(name)))
+    print(f"{len(found)} states with a loss: {found[0] if found else None}")
+    assert found
+
+
+def test_a_directory_that_the_recorder_makes_is_durable_before_anything_is_acknowledged(tmp_path):
+    calls = []
+
+    def plan(call):
+        calls.append((call.name, call.path))
+        return call.perform()
+
+    with System(plan).installed():
+        TraceRecording(tmp_path / "new" / "recording")
+    made = calls.index(("makedirs", str(tmp_path / "new" / "recording")))
+    synced = [path for name, path in calls[made:] if name == "fsync"]
+    assert {str(tmp_path), str(tmp_path / "new")} <= set(synced)
+
+
+def test_a_power_cut_in_the_midst_of_a_repair_loses_nothing(tmp_path):
+    """A writer is killed in mid-episode; what a reader gets then, it gets from whatever a repair leaves behind."""
+    directory, states = tmp_path / "recording", tmp_path / "states"
+    program, options = PROGRAMS["streamed"]
+    child = os.fork()
+    if child == 0:
+        with System(kill_at(150)).installed():
+            play(directory, program, options)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    found = read(TraceRecordingReader(directory))
+    last = max(found)
+    promise = (last, len(found[last].rewards)) if found[last].ended_by is None else (last + 1, 0)
+    assert promise > (1, 1)
+    log = Log(directory)
+    log.start()
+    with System(log).installed():
+        assert repair_recording(directory).failed == []
+    states.mkdir()
+    count = 0
+    for state, _, _ in all_states(log.operations)[1:]:
+        if len(state) >= len(found):  # those of the beginning are before the files were there
+            put(states, state)
+            judge_directory(states, program, promise, clean=True)
+            assert repair_recording(os.fspath(states), force=True).failed == []
+            judge_directory(states, program, promise, clean=True)
+            count += 1
+    print(f"{len(log.operations)} operations, {count} different states")
+    assert count > 5

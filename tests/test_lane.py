@@ -53,7 +53,8 @@ def interrupted(function, number, event="line", but=(), only=None, by=interrupt)
         frame.f_trace_opcodes = event == "opcode"
         return in_package
 
-    before = sys.gettrace()
+    before, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()  # a finalizer that is interrupted swallows it
     sys.settrace(tracer)
     try:
         function()
@@ -61,6 +62,8 @@ def interrupted(function, number, event="line", but=(), only=None, by=interrupt)
         return True
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
     assert left > 0 or by is not interrupt, "the interrupt was swallowed"
     return left <= 0
 
