@@ -29,6 +29,7 @@ from .format import (
     read_array,
     read_manifest,
     token_of,
+    trace_name,
     write_manifest,
     write_npy_header,
 )
@@ -62,6 +63,7 @@ class _Owner:
 
     def __init__(self, directory: str, token: str, names: list[str]) -> None:
         self.directory = directory
+        self.token = token
         self.lock_path = os.path.join(directory, lock_name(token))
         self.owner: dict[str, Any] = {}
         self.names = [name for name in names if token_of((_target(name) or _NO_NAME).trace) == token]
@@ -99,7 +101,7 @@ class _Owner:
         """Whether its newest file is old by the clock of the file system; never, if it did not write at intervals."""
         if type(interval) not in (int, float) or interval <= 0:
             return False
-        probe = f".{os.path.basename(self.lock_path)}.{os.urandom(6).hex()}.tmp"
+        probe = f".{manifest_name(trace_name(0, self.token))}.{os.urandom(6).hex()}.tmp"
         files.write_at(self.directory, probe, 0, [], sync=False)
         now = os.lstat(os.path.join(self.directory, probe)).st_mtime
         os.unlink(os.path.join(self.directory, probe))

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import zlib
@@ -19,7 +20,9 @@ import numpy as np
 import pytest
 
 import gym_recording
-from gym_recording import Episode, TraceError, TraceRecording, TraceRecordingReader, format, values
+from gym_recording import Episode, TraceError, TraceRecording, TraceRecordingReader, format, repair, stream, values
+from gym_recording.check import check_recording
+from gym_recording.cli import main
 from gym_recording.wrappers.api import describe
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -111,7 +114,7 @@ def test_the_commands_of_the_readme_run_in_order(tmp_path):
                 if "--json" in arguments:
                     json.loads(printed)
                 ran.add(arguments[0])
-    assert ran == {"record", "info", "check"}
+    assert ran == {"record", "info", "check", "repair"}
     assert len(TraceRecordingReader(tmp_path / "recordings")) == 13
 
 
@@ -131,6 +134,28 @@ def test_the_readme_names_every_option_of_the_recorder_and_its_default():
     parameters = inspect.signature(TraceRecording).parameters.values()
     options = {one.name: repr(one.default).replace("'", '"') for one in parameters if one.name != "directory"}
     assert {codes(cells[0])[0]: codes(cells[1])[0] for cells in tables(section(README, "Options"))[0]} == options
+
+
+def test_the_readme_says_what_each_durability_guarantees(tmp_path):
+    (meaning,) = (cells[2] for cells in tables(section(README, "Options"))[0] if cells[0] == "`durability`")
+    (head,) = re.findall(r"^\| after \|.*$", README, re.M)
+    settings = re.findall(r'`durability="(\w+)"`', head)
+    assert [f'"{setting}"' for setting in settings] == codes(meaning)
+    for setting in settings:
+        TraceRecording(tmp_path, durability=setting).close()
+    with pytest.raises(TraceError) as caught:
+        TraceRecording(tmp_path, durability="other")
+    assert re.findall(r'"(\w+)"', caught.value.expected) == settings  # and there are no more
+
+
+def test_a_repair_exits_as_the_readme_says(streamed, tmp_path, capsys):
+    meanings = {int(cells[0]): cells[1] for cells in tables(section(README, "Commands"))[1]}
+    directory = shutil.copytree(streamed / "running", tmp_path / "running")
+    first, second, absent = (main(["repair", os.fspath(path)]) for path in (directory, directory, tmp_path / "absent"))
+    assert meanings[first] == "`repair`: recovered, but something was lost; it says what"
+    assert meanings[second] == "all is well"
+    assert meanings[absent].startswith("something failed")
+    assert "lost: " in capsys.readouterr().out
 
 
 def test_the_readme_names_every_attribute_of_an_episode():
@@ -180,10 +205,12 @@ def name_rows():
     """`{kind: (regular expression, example)}`."""
     text = section(FORMAT, "Files and names")
     (trace,) = re.findall(r"`TRACE` stands for\s+`([^`]+)`", text)
-    rows = {}
-    for kind, pattern, example in tables(text)[0]:
-        rows[kind] = re.compile(codes(pattern)[0].replace("TRACE", trace), re.ASCII), codes(example)[0]
-    return rows
+    (first,) = re.findall(r"`NAME` for a name of the first (\w+) kinds", text)
+    assert first == "four"
+    patterns = {kind: codes(pattern)[0].replace("TRACE", trace) for kind, pattern, _ in tables(text)[0]}
+    name = "(?:" + "|".join(list(patterns.values())[:4]) + ")"
+    examples = {kind: codes(example)[0] for kind, _, example in tables(text)[0]}
+    return {k: (re.compile(p.replace("NAME", name), re.ASCII), examples[k]) for k, p in patterns.items()}
 
 
 def neighbours(name):
@@ -194,27 +221,67 @@ def neighbours(name):
             yield name[:at] + text + name[at + 1 :]
 
 
-@pytest.mark.parametrize("kind", ["manifest", "header", "blob"])
+def kinds(name):
+    """What the package takes a file of a name for."""
+    parsed = format.parse_name(name)
+    if parsed is not None:
+        yield parsed.kind
+    if format.parse_lock(name) is not None:
+        yield "lock"
+    if format.parse_name(format.parse_temporary(name) or "") is not None:
+        yield "temporary"
+
+
+@pytest.mark.parametrize("kind", ["manifest", "header", "blob", "streamed blob", "lock", "temporary"])
 def test_a_name_is_ours_if_and_only_if_the_pattern_of_its_kind_matches(kind):
     rows = name_rows()
-    names = [example for _, example in rows.values()]
+    names = [rows[kind][1]]
+    names += [example for _, example in rows.values()]
     names += [example.replace("-0123456789ab", "") for example in names]
     names += [f"openaigym.trace.0.1.ep{'0' * digits}.json" for digits in (8, 18, 19)]
     names += [f"openaigym.trace.{'0' * digits}.{'0' * digits}.manifest.json" for digits in (20, 21)]
-    names += [f"openaigym.trace.0.1.ep000000000.{column}.bin" for column in ("0", "123456", "1234567", "a")]
-    for example in names:
-        for name in (example, *neighbours(example)):
-            parsed = format.parse_name(name)
-            assert (parsed is not None and parsed.kind == kind) == bool(rows[kind][0].fullmatch(name)), name
+    names += [f"openaigym.trace.{'0' * digits}-0123456789ab.lock" for digits in (20, 21)]
+    names += [f"openaigym.trace.0.1.ep000000000.{number}.bin" for number in ("0", "123456", "1234567", "a")]
+    names += [name for example in names[:1] for name in neighbours(example)]
+    for name in names:
+        expected = {one for one, (pattern, _) in rows.items() if pattern.fullmatch(name)}
+        assert len(expected) <= 1
+        assert set(kinds(name)) == {one.replace("streamed blob", "blob") for one in expected}, name
 
 
 def test_the_names_that_are_written_are_the_examples():
     trace = format.trace_name(0, "4711-0123456789ab")
-    assert {kind: example for kind, (_, example) in name_rows().items()} == {
+    examples = {kind: example for kind, (_, example) in name_rows().items()}
+    assert examples.pop("temporary") == f".{format.manifest_name(trace)}.ba9876543210.tmp"
+    assert examples == {
         "manifest": format.manifest_name(trace),
         "header": format.header_name(trace, 0),
         "blob": format.blob_name(trace, 0),
+        "streamed blob": format.blob_name(trace, 0, 3),
+        "lock": format.lock_name("4711-0123456789ab"),
     }
+
+
+def test_every_file_is_made_under_a_name_of_the_table(tmp_path, monkeypatch):
+    names = set()
+    opened = os.open
+
+    def open_and_note(path, *arguments, **options):
+        names.add(os.path.basename(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", open_and_note)
+    with TraceRecording(tmp_path, flush_interval=0) as recording:
+        recording.add_reset(np.zeros(3))
+        recording.add_reset("go", options={"array": np.zeros(3)})
+        recording.add_step(0, "gone", 0.0)
+    rows = name_rows()
+    made = {kind for kind, (pattern, _) in rows.items() if any(map(pattern.fullmatch, names))}
+    assert made == set(rows) - {"manifest", "header", "blob"}  # those are put: they are renamed to their names
+    ours = [name for name in names if "openaigym" in name]
+    assert all(any(pattern.fullmatch(name) for pattern, _ in rows.values()) for name in ours)
+    temporaries = {format.parse_name(format.parse_temporary(n)).kind for n in ours if format.parse_temporary(n)}
+    assert temporaries == {"manifest", "header", "blob"}
 
 
 # ---- FORMAT.md: keys
@@ -248,6 +315,43 @@ def everything(tmp_path_factory):
     return json.loads(manifest.read_bytes()), json.loads(header.read_bytes())
 
 
+@pytest.fixture(scope="module")
+def streamed(tmp_path_factory):
+    """A folder of recordings: one whose only episode runs, `running`; the same later, `changed`; and `ended`.
+
+    In `changed` the actions are no numbers any more.
+    """
+    root = tmp_path_factory.mktemp("streamed")
+    with TraceRecording(root / "ended", flush_interval=1e-9, infos=True, timestamps=True) as recording:
+        recording.add_reset({"image": np.zeros(3, "uint8"), "text": "go"}, options={"array": np.zeros(2)})
+        recording.add_step(0, {"image": np.ones(3, "uint8"), "text": "there"}, 0.5, info={"lives": 3})
+        recording.save_complete()
+        shutil.copytree(root / "ended", root / "running")
+        observation = {"image": np.full(3, 2, "uint8"), "text": np.ones(5)}
+        recording.add_step("back", observation, 0.25, terminated=True, truncated=False)
+        recording.save_complete()
+        shutil.copytree(root / "ended", root / "changed")
+    return root
+
+
+@pytest.fixture(scope="module")
+def repaired(streamed, tmp_path_factory):
+    """`running`, repaired."""
+    directory = shutil.copytree(streamed / "running", tmp_path_factory.mktemp("repaired") / "recording")
+    (temporary,) = (example for kind, (_, example) in name_rows().items() if kind == "temporary")
+    ours = format.token_of(format.parse_name(next(directory.glob("*.ep*.json")).name).trace)
+    (directory / temporary.replace("4711-0123456789ab", ours)).write_bytes(b"cut")
+    assert repair.repair_recording(os.fspath(directory)).failed == []
+    return directory
+
+
+def documents(directory, kind):
+    """The manifests or headers of a recording."""
+    names = sorted(os.listdir(directory))
+    ours = [name for name in names if (format.parse_name(name) or (None, None))[1] == kind]
+    return [json.loads((directory / name).read_bytes()) for name in ours]
+
+
 def check_keys(objects, always, every):
     """The keys of objects: each has those that are always there, and together they have all."""
     assert all(always <= set(one) for one in objects)
@@ -264,24 +368,29 @@ def array_records(value):
             yield from array_records(item)
 
 
-def test_a_manifest_has_the_keys_of_the_tables(everything):
+def test_a_manifest_has_the_keys_of_the_tables(everything, repaired):
     manifest, _ = everything
-    check_keys([manifest], *keys("Manifest"))
+    check_keys([manifest, *documents(repaired, "manifest")], *keys("Manifest"))
     check_keys(manifest["batches"], *keys("Manifest", 1))
     check_keys([manifest["env"]], *keys("Manifest", 3))
     always, every = keys("Manifest", 2)
     check_keys([manifest["writer"]], always, every if "boot" in manifest["writer"] else every - {"boot"})
 
 
-def test_a_header_has_the_keys_of_the_tables(everything):
+def test_a_header_has_the_keys_of_the_tables(everything, streamed):
     _, header = everything
-    check_keys([header], *keys("Header"))
-    check_keys(header["blobs"], *keys("Header", 1))
+    headers = [header, *documents(streamed / "running", "header"), *documents(streamed / "ended", "header")]
+    check_keys(headers, *keys("Header"))
+    check_keys([blob for header in headers for blob in header["blobs"]], *keys("Header", 1))
+    assert ["start" in blob for blob in headers[0]["blobs"]] == [False]
 
 
-def test_episodes_have_the_keys_of_the_tables(everything):
+def test_episodes_have_the_keys_of_the_tables(everything, streamed):
     _, header = everything
-    check_keys(header["episodes"], *keys("Episode"))
+    (running,) = documents(streamed / "running", "header")
+    check_keys(header["episodes"] + running["episodes"], *keys("Episode"))
+    assert ["ended_by" in episode for episode in header["episodes"]] == [True] * len(header["episodes"])
+    assert set(running["episodes"][0]) & {"terminated", "truncated", "ended_by"} == set()
     check_keys([info for episode in header["episodes"] for info in episode["infos"]], *keys("Episode", 1))
 
 
@@ -298,6 +407,96 @@ def test_every_document_begins_with_format_and_seal(everything):
     _, every = keys("Documents")
     for document in everything:
         assert list(document)[:2] == sorted(every, reverse=True)
+
+
+# ---- FORMAT.md: streamed batches, locks, repair
+
+
+def test_the_blobs_of_a_streamed_batch_are_as_its_section_says(streamed):
+    assert f"10^{len(str(stream._MANY_ROWS)) - 1}" in section(FORMAT, "Streamed batches")
+    for state, rows in (("running", 2), ("changed", 3), ("ended", 3)):
+        (header,) = documents(streamed / state, "header")
+        (episode,) = header["episodes"]
+        blobs = {blob["fn"]: blob for blob in header["blobs"]}
+        pattern = name_rows()["streamed blob"][0]
+        assert all(map(pattern.fullmatch, blobs))
+        assert {path.name for path in (streamed / state).glob("*.bin")} == set(blobs)  # old ones are gone
+        for name, blob in blobs.items():
+            data = (streamed / state / name).read_bytes()
+            assert len(data) == blob["size"]
+            assert blob["crc32"] == f"{zlib.crc32(data[blob.get('start', 0) :]):08x}"
+        for column in header["columns"]:
+            path, start = streamed / state / column["npyfile"], column["npyoff"]
+            shape = (10**18, *column["shape"][1:])
+            text = f"{{'descr': '{np.dtype(column['dtype']).str}', 'fortran_order': False, 'shape': {shape}, }}\n"
+            assert (column["npyhdr"], start) == (0, -(-(10 + len(text)) // 64) * 64)
+            assert blobs.pop(path.name)["start"] == start
+            loaded = np.load(path)
+            assert list(loaded.shape) == [column["shape"][0] if state == "ended" else 0, *column["shape"][1:]]
+            if state == "ended":
+                assert loaded.tobytes() == path.read_bytes()[start:]
+        (loose,) = blobs.values()  # what is left, of all loose arrays
+        assert "start" not in loose
+        assert episode["observations"]["image"]["shape"] == [rows, 3]
+        assert (episode["actions"] == [0, "back"]) == (state != "running")
+        assert check_recording(streamed / state) == []
+
+
+def test_a_reader_follows_a_streamed_episode(streamed):
+    reader = TraceRecordingReader(streamed / "running", verify=True)
+    assert (len(reader), len(reader[0]), reader[0].ended_by, reader[0].terminated) == (1, 1, None, None)
+    reader.directory = os.fspath(streamed / "ended")
+    reader.refresh()
+    reader.close()
+    assert (len(reader), len(reader[0]), reader[0].ended_by, reader[0].terminated) == (1, 2, "terminated", True)
+
+
+def test_records_of_the_same_bytes_count_once(tmp_path):
+    same = float("nan")
+    with TraceRecording(tmp_path, flush_interval=1e-9, durability="none") as recording:
+        recording.add_reset(None)
+        for _ in range(40):
+            recording.add_step(0, same, 0.0)
+    (header,) = documents(tmp_path, "header")
+    records = list(array_records(header["episodes"][0]["observations"]))
+    assert len(records) == 40
+    assert len({record["npyoff"] for record in records}) == 1
+    assert np.isnan(TraceRecordingReader(tmp_path)[0].observations[1:]).all()
+    assert check_recording(tmp_path) == []
+
+
+def test_a_lock_has_the_keys_of_the_table(tmp_path):
+    found = []
+    for options in ({}, {"buffer_batch_size": 5}):
+        directory = tmp_path / str(len(options))
+        with TraceRecording(directory, **options):
+            (name,) = os.listdir(directory)
+            assert name_rows()["lock"][0].fullmatch(name)
+            found.append(json.loads((directory / name).read_bytes()))
+        assert os.listdir(directory) == []
+    check_keys(found, *keys("Locks"))
+    assert found[0]["flush_interval"] == 30
+    assert repair._INTERVALS == 10
+    assert "ten times its `flush_interval`" in section(FORMAT, "Locks")
+
+
+def test_a_repair_changes_what_its_section_says_and_no_more(streamed, repaired):
+    before, after = ({p.name: p.read_bytes() for p in path.iterdir()} for path in (streamed / "running", repaired))
+    (manifest,) = documents(repaired, "manifest")
+    assert "closed" not in manifest
+    assert [entry["len"] for entry in manifest["batches"]] == [1]
+    (old,), (new,) = (documents(path, "header") for path in (streamed / "running", repaired))
+    assert new["episodes"] == [{**old["episodes"][0], "ended_by": "crash"}]
+    assert {**new, "crc32": 0, "episodes": 0} == {**old, "crc32": 0, "episodes": 0}
+    for blob in new["blobs"]:
+        assert before[blob["fn"]][blob.get("start", 0) :] == after[blob["fn"]][blob.get("start", 0) :]
+    for column in new["columns"]:
+        assert list(np.load(repaired / column["npyfile"]).shape) == column["shape"]
+    assert {kind for name in after for kind in kinds(name)} == {"manifest", "header", "blob"}  # no lock, no temporary
+    assert check_recording(repaired) == []
+    again = repair.repair_recording(os.fspath(repaired))
+    assert (again.done, again.lost, again.failed) == ([], [], [])
+    assert {path.name: path.read_bytes() for path in repaired.iterdir()} == after
 
 
 # ---- FORMAT.md: dtypes and limits
@@ -324,6 +523,7 @@ def test_the_views_of_the_table_are_those_that_are_known():
 def test_the_limits_of_the_table_are_those_of_the_code():
     assert {cells[0]: int(cells[1]) for cells in tables(section(FORMAT, "Untrusted bytes"))[0]} == {
         "bytes of a document": format.MAX_JSON_BYTES,
+        "episodes of a batch": format.MAX_EPISODES,
         "dimensions of an array": format.MAX_NDIM,
         "characters of a dtype": values.MAX_DTYPE_TEXT,
         "bits of an integer": values.MAX_INT_BITS,
