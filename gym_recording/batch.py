@@ -30,6 +30,8 @@ class EncodedBatch(NamedTuple):
 
     header: bytes
     blob: list[Any]
+    first: int
+    length: int
 
 
 def encode_batch(episodes: Sequence[Mapping[str, Any]], first: int, blob: str) -> EncodedBatch:
@@ -52,7 +54,7 @@ def encode_batch(episodes: Sequence[Mapping[str, Any]], first: int, blob: str) -
     blobs = [{"fn": blob, "size": size, "crc32": f"{crc:08x}"}] if pieces else []
     columns = [column.text() for column in layout.columns.values()]
     text = EpisodeText(layout.record, layout.loose_record)
-    return EncodedBatch(write_header(first, blobs, columns, map(text.episode, episodes)), pieces)
+    return EncodedBatch(write_header(first, blobs, columns, map(text.episode, episodes)), pieces, first, len(episodes))
 
 
 def write_header(first: int, blobs: list[dict[str, Any]], columns: Iterable[str], episodes: Iterable[str]) -> bytes:

@@ -105,7 +105,7 @@ class Column:
         return np.empty(0) if self.rows is None or not len(self) else self.rows.hand_over(blob)
 
     def size(self) -> int:
-        """About how many bytes of disk the rows take that are not handed over."""
+        """About how many bytes of memory the rows take that are not handed over."""
         return 0 if self.rows is None else self.rows.size()
 
     def clear(self) -> None:

@@ -78,25 +78,43 @@ def _write_all(descriptor: int, pieces: Sequence[Buffer]) -> None:
             views[first] = views[first][written:]
 
 
-def write_at(directory: str, name: str, offset: int, pieces: Sequence[Buffer], sync: bool) -> None:
-    """Writes into a file from `offset` on; makes the file if it is not there. What lies behind stays.
+class VanishedError(OSError):
+    """What was written to a file is not there any more: it was removed, replaced or cut."""
+
+
+def write_at(directory: str, name: str, offset: int, pieces: Sequence[Buffer], sync: bool, least: int = 0) -> None:
+    """Writes into a file from `offset` on. What lies behind stays.
+
+    Args:
+        directory: an existing directory.
+        name: a bare name.
+        offset: where to.
+        pieces: what; may be empty.
+        sync: whether to wait until the medium has it, and what was written to the file before.
+        least: bytes that the file has. 0: it is made if it is not there.
 
     Raises:
         OSError: it names the file. What lies from `offset` on is not to be trusted then.
+        VanishedError: the file does not have `least` bytes.
     """
     path = os.path.join(directory, name)
-    flags = (_CREATE_FLAGS & ~os.O_EXCL) | getattr(os, "O_NOFOLLOW", 0)
+    flags = (_CREATE_FLAGS & ~(os.O_CREAT | os.O_EXCL if least else os.O_EXCL)) | getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = os.open(path, flags, 0o666)
         try:
+            if os.fstat(descriptor).st_size < least:
+                raise VanishedError(errno.EIO, "shorter than what was written to it", path)
             os.lseek(descriptor, offset, os.SEEK_SET)
             _write_all(descriptor, pieces)
             if sync:
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
+    except VanishedError:
+        raise
     except OSError as error:
-        raise OSError(error.errno, error.strerror or str(error), path) from error
+        kind = VanishedError if least and isinstance(error, FileNotFoundError) else OSError
+        raise kind(error.errno, error.strerror or str(error), path) from error
 
 
 def read_at(directory: str, name: str, offset: int, size: int) -> bytes:
@@ -145,7 +163,8 @@ def make_directory(directory: str, sync: bool) -> None:
         made.append(above)
     os.makedirs(directory, exist_ok=True)
     for parent in made if sync else ():
-        sync_directory(parent)
+        with contextlib.suppress(PermissionError):  # one that may be entered and not read
+            sync_directory(parent)
 
 
 def listing(directory: str) -> list[str]:

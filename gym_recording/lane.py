@@ -230,7 +230,7 @@ class Lane:
             self.handing = self.dirty = False
 
     def size(self) -> int:
-        """About how many bytes of disk the running episode takes, without what is handed over."""
+        """About how many bytes of memory the running episode takes, without what is handed over."""
         columns = [self.observations, self.actions, self.rewards, self.timestamps]
         if self.infos is not None:
             columns += [column for entry in self.infos.columns.values() for column in entry]

@@ -17,7 +17,9 @@ from .format import DATA_ALIGN, ROW_ALIGN, record_text, write_npy_header
 from .rows import PiecedArray
 from .values import Path, array_bytes
 
-_JOIN_BELOW = 1 << 16  # bytes; smaller pieces are copied together, larger ones go to the system as they are
+# Bytes. Smaller pieces are copied together, larger ones go to the system as they are: after each piece the thread that
+# commits must wait for the interpreter again, which costs more than such a copy.
+_JOIN_BELOW = 1 << 19
 
 
 class BlobColumn:

@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 BATCH_BYTES = 5_000_000  # large enough that files are few, small enough that reading one episode reads little
 FLUSH_INTERVAL = 30.0  # seconds
+STREAM_BATCHES = (
+    4  # an episode that outgrows so many batches is streamed, so many at a time: each time costs several files
+)
 _EPISODE_BYTES = 800  # of header, for a small episode; only the trigger uses this estimate
 _WITH_ARRAYS = ("observations", "actions", "rewards", "infos")  # members of an episode that take room
 
@@ -45,7 +48,7 @@ class TraceRecording:
         buffer_batch_size: steps after which a batch is written, at the next end of an episode. A number that the caller
             sets is never overridden, and then is the only trigger but for those that are passed too.
         batch_bytes: bytes, about, after which a batch is written, at the end of an episode; an episode that outgrows
-            it is written while it runs. 5 MB if not given.
+            four times as many is written while it runs. 5 MB if not given.
         flush_interval: seconds after which everything is written, at the next call. 30 if not given.
         durability: "fsync": what is committed survives a power cut. "none": it survives the end of the process only.
         infos: whether to record the info dicts.
@@ -181,9 +184,13 @@ class TraceRecording:
         Raises:
             TraceError: the observation cannot be stored. The episode before it is not lost.
             ClosedError: the recorder is closed.
-            OSError: a flush was due and failed; the data is kept, and the next flush tries again.
+            OSError: a flush was due and failed. The reset is recorded, the data is kept, the next flush tries again.
         """
-        self.end_episode()
+        try:
+            self.end_episode()
+        except OSError:  # nothing is kept from being recorded because writing fails
+            self.lane.reset(observation, seed, options, info, utc_now())
+            raise
         self.lane.reset(observation, seed, options, info, utc_now())
         if time.monotonic() >= self.deadline:
             self.flush_if_due(self.lane)
@@ -252,7 +259,7 @@ class TraceRecording:
             self._set_deadline()
             self._trace.flush(running=self._trace.lanes, background=True)
         if lane.steps >= lane.watch:
-            steps, size, limit = lane.steps - lane.handed, lane.size(), self._max_bytes()
+            steps, size, limit = lane.steps - lane.handed, lane.size(), self._max_bytes() * STREAM_BATCHES
             room = limit - size
             if room <= 0:
                 self._trace.flush(running=[lane], background=True)

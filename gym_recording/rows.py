@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LARGE_ROW = 8192  # bytes
 BLOCK_BYTES = 1 << 20
+_OBJECT_BYTES = 40  # of a small Python object and its place in a list
 POOL_BYTES = 1 << 27  # of blocks that a column keeps for further use
 
 INT64, FLOAT64 = np.dtype("int64"), np.dtype("float64")
@@ -98,7 +99,7 @@ class Rows:
         raise NotImplementedError
 
     def size(self) -> int:
-        """About how many bytes of disk the rows take that are not handed over."""
+        """About how many bytes of memory the rows take that are not handed over."""
         raise NotImplementedError
 
     def clear(self) -> bool:
@@ -178,7 +179,7 @@ class Scalars(Rows):
         return np.array(self.values, dtype=self.dtype)
 
     def size(self) -> int:
-        return len(self.values) * int(self.dtype.itemsize)
+        return len(self.values) * _OBJECT_BYTES
 
 
 class Ints(Scalars):
@@ -239,7 +240,7 @@ class Arrays(Rows):
         return np.ndarray((len(self.values), *self.shape), self.dtype, b"".join(self.values))
 
     def size(self) -> int:
-        return len(self) * array_bytes(self.dtype, self.shape)
+        return len(self) * (array_bytes(self.dtype, self.shape) + _OBJECT_BYTES)
 
 
 class LargeArrays(Arrays):

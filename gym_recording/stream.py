@@ -83,6 +83,7 @@ class Stream:
 
         Raises:
             OSError: a file could not be written; it names the file, and the same can be tried again.
+            VanishedError: what was written before is gone, and the episode with it.
         """
         episode = self.episode
         if episode is not None and episode is not self.written:
@@ -111,7 +112,7 @@ class _Write:
         if self.loose_size:
             blob = stream.loose
             pieces = list(joined(self.loose_pieces))
-            files.write_at(stream.directory, self._name(blob), blob.size, pieces, stream.sync)
+            files.write_at(stream.directory, self._name(blob), blob.size, pieces, stream.sync, least=blob.size)
             self.states[blob] = (0, self.loose_size, _crc(pieces, blob.crc))
         blobs = [
             {"fn": blob.name, "size": size, "crc32": f"{crc:08x}", **({"start": blob.offset} if blob.offset else {})}
@@ -149,13 +150,14 @@ class _Write:
         if not blob.offset:
             blob.offset = len(write_npy_header(rows.dtype, (_MANY_ROWS, *row_shape)))
         pieces = list(joined([piece for _, array in rows.unwritten() for piece in pieces_of(array)]))
-        if pieces:
-            start = max(blob.size, blob.offset)
-            files.write_at(stream.directory, name, start, pieces, stream.sync)
-        if self.last or not blob.size:
-            shape = (len(rows) if self.last else 0, *row_shape)
-            head = write_npy_header(rows.dtype, shape, blob.offset)
-            files.write_at(stream.directory, name, 0, [head], stream.sync)
+        head = write_npy_header(rows.dtype, (len(rows) if self.last else 0, *row_shape), blob.offset)
+        if not blob.size:
+            files.write_at(stream.directory, name, 0, [head, *pieces], stream.sync)
+        elif pieces or self.last:
+            sync = stream.sync and not self.last
+            files.write_at(stream.directory, name, blob.size, pieces, sync, least=blob.size)
+            if self.last:
+                files.write_at(stream.directory, name, 0, [head], stream.sync, least=blob.size)
         size = blob.offset + len(rows) * array_bytes(rows.dtype, row_shape)
         self.states[blob] = (len(rows), size, _crc(pieces, blob.crc))
         self.rows.append(rows)

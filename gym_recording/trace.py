@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import __version__, files, lock
-from .batch import encode_batch
+from .batch import EncodedBatch, encode_batch
 from .format import blob_name, header_name, lock_name, manifest_name, trace_name, write_manifest
 from .stream import Stream
 
@@ -79,7 +79,7 @@ class Batch:
         episodes: the list that people see as `TraceRecording.episodes`; empty again once it is committed.
         streams: the streamed episodes whose newest state is written with it.
         steps, size: of the episodes that were added, for the triggers: steps, and about how many bytes.
-        first: the number of its first episode, once a commit has begun.
+        encoded: the episodes as bytes, once they were handed over and until they are committed.
         prev: the batch before it, if that may not be committed yet.
     """
 
@@ -87,7 +87,7 @@ class Batch:
         self.episodes: list[dict[str, Any]] = []
         self.streams: list[Stream] = []
         self.steps = self.size = 0
-        self.first: int | None = None
+        self.encoded: EncodedBatch | None = None
         self.prev = prev
         self.lock = threading.RLock()  # if Ctrl-C should come before it is released, its own thread is not shut out
 
@@ -143,6 +143,7 @@ class TraceWriter:
         self.listed = -1  # how many of them the manifest on disk lists; -1 while there is none
         self.streams: list[Stream] = []  # those that have not ended on disk
         self.numbered = 0  # episodes that have their number, which they get when their commit begins
+        self.vanished: list[OSError] = []  # errors of episodes that cannot be written any more, not raised yet
 
     def _hold_lock(self) -> None:
         """Holds the lock of this process on the directory, which also shows that files can be put there."""
@@ -163,7 +164,13 @@ class TraceWriter:
         Raises:
             OSError: a file could not be written, now or by the thread of the flush before. The episodes are kept, and
                 the next flush tries again.
+            VanishedError: what was written of a streamed episode is gone, and that episode with it; all else is done.
         """
+        self._flush(running, background)
+        if self.vanished:
+            raise self.vanished.pop()
+
+    def _flush(self, running: Sequence[Lane], background: bool) -> None:
         batch = self.batch
         if batch.prev is not None:
             self.commit(batch.prev)
@@ -175,6 +182,8 @@ class TraceWriter:
         batch.streams = [stream for stream in self.streams if stream.episode is not stream.written]
         if not batch.episodes and not batch.streams:
             return
+        if batch.episodes:  # here, not beside the loop, where it would have to wait for the interpreter at every turn
+            batch.encoded = encode_batch(batch.episodes, self.numbered, blob_name(self.name, self.numbered))
         self.batch = Batch(prev=batch)
         if background:
             try:
@@ -202,43 +211,51 @@ class TraceWriter:
         if prev is None:
             return self.numbered
         with prev.lock:
-            return self.numbered + len(prev.episodes) + sum(stream.first is None for stream in prev.streams)
+            ended = 0 if prev.encoded is None else prev.encoded.first + prev.encoded.length
+            return max(self.numbered, ended) + sum(stream.first is None for stream in prev.streams)
 
     def commit(self, batch: Batch) -> None:
         """Writes what a batch still has, and the manifest, if that is due."""
         with batch.lock:
             self._hold_lock()  # a child that was forked does not have it yet
-            if self.listed < 0 and (batch.episodes or batch.streams):
+            if self.listed < 0 and (batch.encoded or batch.streams):
                 self._write_manifest(closed=False)  # so that no header is without what the manifest says of the trace
-            if batch.episodes:
-                self._write_episodes(batch)
+            if batch.encoded is not None:
+                self._write_episodes(batch.encoded)
+                batch.encoded = None
                 batch.episodes = []
             for stream in batch.streams:
-                if stream.first is None:
-                    stream.first = self.numbered
-                self.numbered = max(self.numbered, stream.first + 1)
-                stream.write()
-                if stream.ended:
-                    self._list(stream.first, 1)
-                    self.streams = [other for other in self.streams if other is not stream]
+                self._write_stream(stream)
             batch.streams = []
             unlisted = len(self.batches) - self.listed
             if unlisted and unlisted * 16 >= self.listed:  # so that writing manifests costs linear time in all
                 self._write_manifest(closed=False)
 
-    def _write_episodes(self, batch: Batch) -> None:
+    def _write_stream(self, stream: Stream) -> None:
+        """Writes what a streamed episode has come to."""
+        if stream.first is None:
+            stream.first = self.numbered
+        self.numbered = max(self.numbered, stream.first + 1)
+        try:
+            stream.write()
+            if stream.ended:
+                self._list(stream.first, 1)
+        except files.VanishedError as error:
+            # Nothing brings that episode back, and it must not keep the others from being written: `flush` says so.
+            self.vanished.append(error)
+            stream.written = stream.episode
+        if stream.ended:
+            self.streams = [other for other in self.streams if other is not stream]
+
+    def _write_episodes(self, encoded: EncodedBatch) -> None:
         """Writes the ended episodes of a batch: blob, then header."""
-        first = self.numbered if batch.first is None else batch.first
-        batch.first = first  # for good, and before anything has its name
-        self.numbered = first + len(batch.episodes)
-        blob = blob_name(self.name, first)
-        encoded = encode_batch(batch.episodes, first, blob)
+        self.numbered = encoded.first + encoded.length
         if encoded.blob:
-            files.put(self.directory, blob, encoded.blob, self.sync)
-        files.put(self.directory, header_name(self.name, first), [encoded.header], self.sync)
+            files.put(self.directory, blob_name(self.name, encoded.first), encoded.blob, self.sync)
+        files.put(self.directory, header_name(self.name, encoded.first), [encoded.header], self.sync)
         if self.sync:
             files.sync_directory(self.directory)
-        self._list(first, len(batch.episodes))
+        self._list(encoded.first, encoded.length)
 
     def _list(self, first: int, count: int) -> None:
         """Adds a committed batch; a commit that was interrupted and is repeated finds it there."""

@@ -370,7 +370,7 @@ def test_rows_of_no_bytes_take_no_place():
 
 
 def test_large_arrays_are_passed_on_without_a_copy():
-    frames = np.zeros((3, 400, 400), "uint8")
+    frames = np.zeros((3, 800, 400), "uint8")
     source = {"observations": frames, "actions": ["x"] * 2, "rewards": ["x"] * 2, "ended_by": "close"}
     pieces = encode_batch([source], 0, BLOB).blob
     assert any(np.shares_memory(np.frombuffer(piece, "uint8"), frames) for piece in pieces)

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
 
-MAX_SUBSETS = 128  # of the unsynced changes of names at one moment: all if they are 7 or fewer, else a sample
+MAX_CHOICES = 128  # at one moment, of names and of contents each: all if there are no more, else a sample
 
 
 # ---- what happens
@@ -122,11 +122,11 @@ class Medium:
 
     def states(self):
         """Every state that it may be in: the bytes of each file by name, and whether nothing is forgotten."""
-        for choice in choices(len(self.changes)):
+        for choice in choices((True, False), len(self.changes)):
             names = self.names_with(itertools.compress(self.changes, choice))
             names = {name: file for name, file in names.items() if not name.endswith((".tmp", ".lock"))}
             unsure = [file for file in names.values() if self.sure[file] < len(self.writes[file])]
-            for kinds in itertools.product(KINDS, repeat=len(unsure)):
+            for kinds in choices(tuple(KINDS), len(unsure)):
                 kind_of = dict(zip(unsure, kinds))
                 state = {name: self.content(file, kind_of.get(file, "all")) for name, file in names.items()}
                 yield state, all(choice) and set(kinds) <= {"all"}
@@ -162,30 +162,37 @@ KINDS = {
 }
 
 
-def choices(count):
-    """Which of so many changes have reached the medium."""
-    if 2**count <= MAX_SUBSETS:
-        return itertools.product((True, False), repeat=count)
+def choices(options, count):
+    """An option for each of so many, in every way; the first is the same for all, and so is the last."""
+    if len(options) ** count <= MAX_CHOICES:
+        return itertools.product(options, repeat=count)
     draw = random.Random(count)
-    sample = [tuple(draw.choices((True, False), k=count)) for _ in range(MAX_SUBSETS - 2)]
-    return [(True,) * count, (False,) * count, *sample]
+    sample = [tuple(draw.choices(options, k=count)) for _ in range(MAX_CHOICES - 2)]
+    return [options[:1] * count, options[-1:] * count, *sample]
 
 
-def all_states(operations):
+def all_states(operations, skip=0, limit=10**9):
     """Every different state: its files, how many calls had returned when it may last be found, whether it is clean.
 
     A clean state is one that the death of the process leaves, when the system lives on and forgets nothing.
+
+    Args:
+        operations: of a `Log`.
+        skip: at so many of them nothing happens.
+        limit: enough different states.
     """
     medium, returned, found = Medium(), 0, {}
-    for kind, *operands in operations:
+    for number, (kind, *operands) in enumerate(operations):
         if kind == "returned":
             returned = operands[0]
         else:
             medium.do(kind, *operands)
-        for state, clean in medium.states():
+        for state, clean in medium.states() if number >= skip - 1 else ():
             key = frozenset((name, id(data)) for name, data in state.items())
             _, _, was_clean = found.get(key, (None, None, False))
             found[key] = state, returned, clean or was_clean
+        if len(found) > limit:
+            break
     return list(found.values())
 
 
@@ -200,16 +207,23 @@ def put(directory, state):
             path.write_bytes(data)
 
 
-def faults(directory, program, options, operations):
-    """What is wrong with the states, and how many there are."""
-    found, states = [], all_states(operations)
+def repair(directory):
+    """Repairs without waiting for the medium."""
+    with System().installed():
+        assert repair_recording(os.fspath(directory), force=True).failed == []
+
+
+def faults(directory, program, options, states):
+    """What is wrong with the states, one after the other, before and after a repair."""
     for state, returned, clean in states:
         put(directory, state)
+        promise = promised(program, options, returned)
         try:
-            judge_directory(directory, program, promised(program, options, returned), clean)
+            judge_directory(directory, program, promise, clean)
+            repair(directory)
+            judge_directory(directory, program, promise, clean)
         except (AssertionError, ValueError) as error:
-            found.append(f"after {returned} calls: {error}")
-    return found, len(states)
+            yield f"after {returned} calls: {error}"
 
 
 # ---- what must be true
@@ -217,10 +231,10 @@ def faults(directory, program, options, operations):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_was_acknowledged_survives_every_power_cut_and_nothing_is_ever_wrong(tmp_path, recorded, name):
-    found, count = faults(tmp_path, *PROGRAMS[name], recorded(name))
-    print(f"{len(recorded(name))} operations, {count} different states")
-    assert not found, "\n".join(found)
-    assert count > 10
+    states = all_states(recorded(name))
+    print(f"{len(recorded(name))} operations, {len(states)} different states")
+    assert len(states) > 10
+    assert list(faults(tmp_path, *PROGRAMS[name], states)) == []
 
 
 def header_first(operations):
@@ -251,9 +265,10 @@ MUTATIONS = {
 @pytest.mark.parametrize("mutation", MUTATIONS)
 @pytest.mark.parametrize("name", ["saved", "streamed"])
 def test_the_model_finds_a_loss_when_a_step_of_the_commit_is_missing(tmp_path, recorded, name, mutation):
-    found, _ = faults(tmp_path, *PROGRAMS[name], MUTATIONS[mutation](recorded(name)))
-    print(f"{len(found)} states with a loss: {found[0] if found else None}")
-    assert found
+    states = all_states(MUTATIONS[mutation](recorded(name)), limit=5000)
+    fault = next(faults(tmp_path, *PROGRAMS[name], reversed(states)), None)
+    print(f"{len(states)} different states; one: {fault}")
+    assert fault is not None
 
 
 def test_a_directory_that_the_recorder_makes_is_durable_before_anything_is_acknowledged(tmp_path):
@@ -271,31 +286,30 @@ def test_a_directory_that_the_recorder_makes_is_durable_before_anything_is_ackno
 
 
 def test_a_power_cut_in_the_midst_of_a_repair_loses_nothing(tmp_path):
-    """A writer is killed in mid-episode; what a reader gets then, it gets from whatever a repair leaves behind."""
-    directory, states = tmp_path / "recording", tmp_path / "states"
+    """What a reader gets before a repair, it gets from whatever a repair leaves behind; that can be repaired again."""
     program, options = PROGRAMS["streamed"]
-    child = os.fork()
-    if child == 0:
-        with System(kill_at(150)).installed():
-            play(directory, program, options)
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    found = read(TraceRecordingReader(directory))
-    last = max(found)
-    promise = (last, len(found[last].rewards)) if found[last].ended_by is None else (last + 1, 0)
-    assert promise > (1, 1)
-    log = Log(directory)
-    log.start()
-    with System(log).installed():
-        assert repair_recording(directory).failed == []
-    states.mkdir()
     count = 0
-    for state, _, _ in all_states(log.operations)[1:]:
-        if len(state) >= len(found):  # those of the beginning are before the files were there
+    for number in range(60, 200, 10):
+        directory, states = tmp_path / f"killed {number}", tmp_path / f"states {number}"
+        states.mkdir()
+        child = os.fork()
+        if child == 0:
+            with System(kill_at(number)).installed():
+                play(directory, program, options)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        found = read(TraceRecordingReader(directory))
+        last = max(found)
+        promise = (last, len(found[last].rewards)) if found[last].ended_by is None else (last + 1, 0)
+        log = Log(directory)
+        log.start()
+        begin = len(log.operations)
+        with System(log).installed():
+            assert repair_recording(os.fspath(directory)).failed == []
+        for state, _, _ in all_states(log.operations, skip=begin):
+            count += 1
             put(states, state)
             judge_directory(states, program, promise, clean=True)
-            assert repair_recording(os.fspath(states), force=True).failed == []
+            repair(states)
             judge_directory(states, program, promise, clean=True)
-            count += 1
-    print(f"{len(log.operations)} operations, {count} different states")
-    assert count > 5
+    print(f"{count} different states")
+    assert count > 50

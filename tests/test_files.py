@@ -2,12 +2,14 @@
 
 import errno
 import os
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 
@@ -95,6 +97,36 @@ def test_when_a_file_cannot_grow_an_error_names_it_and_nothing_is_left(tmp_path,
     assert printed == f"{errno.EFBIG} {tmp_path / 'name'}\n"
     assert os.listdir(tmp_path) == ["name"]
     assert (tmp_path / "name").read_bytes() == b"old"
+
+
+@POSIX
+def test_a_short_write_is_continued_where_it_ended():
+    # A signal cuts the write to a full pipe short. Nobody reads from the pipe before that has happened.
+    readable, writable = os.pipe()
+    cut_short, received = threading.Event(), []
+
+    def read_all():
+        cut_short.wait()
+        with open(readable, "rb") as file:
+            received.append(file.read())
+
+    def on_alarm(*_):
+        if not select.select([], [writable], [], 0)[1]:
+            cut_short.set()
+
+    thread = threading.Thread(target=read_all)
+    thread.start()
+    old = signal.signal(signal.SIGALRM, on_alarm)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        pieces = [bytes([number % 251]) * 1001 for number in range(3000)]
+        files._write_all(writable, pieces)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+        os.close(writable)
+    thread.join()
+    assert received == [b"".join(pieces)]
 
 
 def mounts_are_allowed():
