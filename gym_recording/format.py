@@ -188,9 +188,11 @@ def _short_int(text: str) -> int:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise TraceError("a key stands twice", field=twice[:80])
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise TraceError("a key stands twice", field=key[:80])
+            seen.add(key)
     return members
 
 

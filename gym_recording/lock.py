@@ -13,6 +13,7 @@ import json
 import math
 import os
 import platform
+import stat
 import threading
 from typing import Any
 
@@ -20,6 +21,8 @@ try:
     import fcntl
 except ImportError:  # Windows: no locks, and so no repair of what others may be writing
     fcntl = None  # type: ignore[assignment]
+
+_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 _guard = threading.RLock()
 # By path. The garbage collector may release one recorder's lock in the middle of another's `acquire` or `release`, in
@@ -70,7 +73,7 @@ def renew(path: str, flush_interval: float | None) -> None:
 
 
 def _open(path: str, flush_interval: float | None) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+    descriptor = os.open(path, os.O_CREAT | _FLAGS, 0o666)
     try:
         if fcntl is not None:
             with contextlib.suppress(OSError):  # a file system without locks: the age of the files must do
@@ -100,7 +103,9 @@ def release(path: str, holder: object) -> None:
 def forget_in_child() -> None:
     """After a fork: the child holds nothing. It closes the descriptors, or its life would keep the parent's locks."""
     global _guard
-    _guard = threading.RLock()
+    _FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+_guard = threading.RLock()
     for descriptor in _descriptors.values():
         os.close(descriptor)
     _descriptors.clear()
@@ -115,12 +120,15 @@ def take(path: str) -> tuple[int | None, bool, dict[str, Any]]:
         whether that can be trusted, which it cannot where there are no locks; what the file says of its owner.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = os.open(path, _FLAGS)
     except FileNotFoundError:
         return -1, True, {}
     except OSError:  # a symbolic link, or something else that is no lock of ours
         return None, True, {}
     granted = fcntl is not None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None, True, {}
     try:
         if fcntl is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -131,6 +139,6 @@ def take(path: str) -> tuple[int | None, bool, dict[str, Any]]:
         granted = False  # the file system has no locks: the age of the files must do
     try:
         owner = json.loads(os.read(descriptor, 4096))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         owner = {}
     return descriptor, granted, owner if isinstance(owner, dict) else {}

@@ -38,6 +38,7 @@ from .index import BatchFile, Trace
 from .playback import TraceRecordingReader
 from .trace import utc_now
 
+_MAX_NPY_HEADER = 65536  # bytes
 _INTERVALS = 10  # of a writer without a new file, before it is held to be dead where its lock does not settle it
 
 
@@ -212,14 +213,19 @@ class _Repair:
         Raises:
             TraceError: it is not such a column; nothing may be written to that blob then.
         """
+        if not isinstance(column, dict):
+            raise TraceError("malformed", file=header.file, field="columns", expected="objects")
         array = read_array(column, self.reader.get_binfile, header.file)
         blob, offset = column["npyfile"], column["npyoff"]
-        head = write_npy_header(array.dtype, array.shape, offset)
         entry, name, own = header.blobs.get(blob), parse_name(blob), parse_name(header.file)
         is_own = name is not None and own is not None and (name.trace, name.first) == (own.trace, own.first)
-        if not (is_own and entry is not None and entry.start == offset == len(head) and column.get("npyhdr") == 0):
-            raise TraceError("not a column of a streamed batch, but not ended", file=header.file, found=blob)
-        return blob, head
+        starts = is_own and entry is not None and entry.start == offset <= _MAX_NPY_HEADER and column.get("npyhdr") == 0
+        others = [other for other in header.columns if isinstance(other, dict) and other.get("npyfile") == blob]
+        if starts and len(others) == 1:
+            head = write_npy_header(array.dtype, array.shape, offset)
+            if len(head) == offset:
+                return blob, head
+        raise TraceError("not a column of a streamed batch, but not ended", file=header.file, found=blob)
 
     def _remove_blobs(self) -> None:
         for name in self._names("blob"):
