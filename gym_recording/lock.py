@@ -103,9 +103,7 @@ def release(path: str, holder: object) -> None:
 def forget_in_child() -> None:
     """After a fork: the child holds nothing. It closes the descriptors, or its life would keep the parent's locks."""
     global _guard
-    _FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-
-_guard = threading.RLock()
+    _guard = threading.RLock()
     for descriptor in _descriptors.values():
         os.close(descriptor)
     _descriptors.clear()
