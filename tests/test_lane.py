@@ -430,7 +430,7 @@ def test_a_recorder_that_is_collected_while_another_is_opened_or_closed_leaves_i
     gc.freeze()  # what there is by now; collections are quick then
     gc.disable()
     try:
-        for round_, attempt in enumerate(every_interruption("opcode", only=["lock.py"], by=gc.collect)):
+        for round_, attempt in enumerate(every_interruption(only=["lock.py"], by=gc.collect)):
             directory = tmp_path / str(round_)
             gone = new()
             gone.itself = gone
