@@ -60,7 +60,10 @@ class Column:
             else:
                 values = [self[i] for i in range(count)]
                 rows = rows.widened(value, values) or Loose(self, values)
-            rows.take(value)
+            if not rows.take(value):
+                raise TraceError(
+                    f"cannot store {type(value)}: its keys are not what they are equal to", field=path_text(self.path)
+                )
         self._become(rows)
 
     def _become(self, rows: Rows) -> None:
@@ -90,9 +93,13 @@ class Column:
         self.add = self.rows.add if count or self.rows.guesses else self.change
         if self.rows.changed and len(self) > count:
             values = [self[i] for i in range(count)]
-            self.rows, self.add = None, self.change
+            kept = Column(self.path)  # and one store, so that an interrupt finds all rows once
             for value in values:
-                self.add(value)
+                kept.add(value)
+            if kept.rows is not None:
+                kept.rows.column = self
+            self.rows = kept.rows
+            self.add = self.change if kept.rows is None else kept.rows.add
         else:
             self.rows.cut(count if self.rows.stored is None else count - len(self.rows.stored))
 

@@ -12,9 +12,11 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple, overload
 
+import numpy as np
+
 from .columns import Column
 from .errors import ClosedError, TraceError
-from .values import normalise_key, path_text, snapshot
+from .values import MAX_INT_BITS, normalise_key, path_text, snapshot
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -61,6 +63,7 @@ class Lane:
         self.timestamps = Column(("timestamps",))
         self.number = number
         self.infos = Infos() if infos else None
+        self._warned = False
         self._has_more = infos or clock is not None
         self.closed = False
         self.forget()
@@ -128,9 +131,12 @@ class Lane:
         self.began = {"started": started}
         if seed is not None:
             try:
-                self.began["seed"] = operator.index(seed)
+                number = operator.index(seed)
+                if number.bit_length() > MAX_INT_BITS:
+                    raise TypeError
+                self.began["seed"] = number
             except TypeError:
-                warnings.warn(f"the seed is not recorded, it is no int: {seed!r}", stacklevel=4)
+                warnings.warn(f"the seed is not recorded, it is no int, or too large a one: {type(seed)}", stacklevel=4)
         if options is not None:
             try:
                 self.began["options"] = snapshot(options, ("options",))
@@ -154,6 +160,11 @@ class Lane:
         self.dirty = True
         self.actions.add(action)
 
+    def take_back(self) -> None:
+        """Forgets that a step was begun, because it was not made."""
+        self.actions.cut(self.steps)
+        self.dirty = self.closed
+
     def finish(
         self,
         observation: Any,
@@ -175,12 +186,24 @@ class Lane:
         if self._has_more or self.lost:
             self._finish_more(info)
         if terminated.__class__ is not bool or truncated.__class__ is not bool:
-            terminated = terminated if terminated is None else bool(terminated)
-            truncated = truncated if truncated is None else bool(truncated)
+            terminated, truncated = self._flag(terminated), self._flag(truncated)
         steps = self.steps + 1
         self.flags[steps & 1] = (steps, terminated, truncated)
         self.steps = steps
         self.dirty = False
+
+    def _flag(self, value: Any) -> bool | None:
+        """A flag as it is recorded: None for what is neither true nor false, which is said once."""
+        if value is None or value.__class__ is bool:
+            return value
+        if isinstance(value, (np.bool_, int, np.integer)) and int(value) in (0, 1):
+            return bool(value)
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            return self._flag(value[()])
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"terminated or truncated is not recorded, it is no bool: {value!r:.80}", stacklevel=5)
+        return None
 
     def _finish_more(self, info: Any) -> None:
         """What most steps of most recordings do not have."""
@@ -317,6 +340,7 @@ class Infos:
 
     def clear(self) -> None:
         """Starts the next episode."""
+        self.columns = {key: entry for key, entry in self.columns.items() if len(entry[0])}  # keys that still come
         for at, column in self.columns.values():
             at.clear()
             column.clear()

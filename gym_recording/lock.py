@@ -77,14 +77,18 @@ def _open(path: str, flush_interval: float | None) -> int:
     try:
         if fcntl is not None:
             with contextlib.suppress(OSError):  # a file system without locks: the age of the files must do
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)  # a repair may have it for a moment, and find that it may not
         owner: dict[str, Any] = {"host": platform.node(), "boot": boot_id(), "pid": os.getpid()}
         if flush_interval is not None and math.isfinite(flush_interval):
             owner["flush_interval"] = flush_interval
         os.write(descriptor, json.dumps(owner).encode())
-    except OSError as error:
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
         os.close(descriptor)
-        raise OSError(error.errno, error.strerror, path) from error
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, path) from error
+        raise
     return descriptor
 
 

@@ -66,6 +66,15 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     # ---- what is there
 
     @property
+    def directory(self) -> str:
+        return self._directory
+
+    @directory.setter
+    def directory(self, directory: str) -> None:
+        self._directory = directory
+        self._path = os.path.abspath(directory)  # the working directory may change, and differ elsewhere
+
+    @property
     def traces(self) -> list[Trace]:
         """The traces, in order."""
         return self._look().traces
@@ -84,7 +93,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     def _look(self) -> Index:
         if self._index is None:
             for _ in range(LISTINGS):
-                index = Index(self.directory, lambda file: len(self._read_header(file).episodes))
+                index = Index(self._path, lambda file: len(self._read_header(file).episodes))
                 problems = index.problems()
                 if not any(isinstance(problem, MissingEpisodesError) for problem in problems):
                     break
@@ -94,6 +103,15 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
             index.number()
             self._index = index
         return self._index
+
+    def complain(self) -> None:
+        """Raises what the look at the directory found to be missing or damaged, if anything.
+
+        Raises:
+            TraceError: the first of it.
+        """
+        for problem in self._look().problems():
+            raise problem
 
     def _is_good(self, batch: BatchFile) -> bool:
         try:
@@ -136,7 +154,14 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
             yield self._episode(batch, number)
 
     def _episode(self, batch: BatchFile, number: int) -> Episode:
-        return read_episode(self.read_header(batch), number, self.get_binfile)
+        try:
+            return read_episode(self.read_header(batch), number, self.get_binfile)
+        except MissingEpisodesError:
+            if batch.error is not None:
+                raise
+            # A column of a running episode may have another blob since its header was read: once more.
+            self._headers.pop(batch.file, None)
+            return read_episode(self.read_header(batch), number, self.get_binfile)
 
     def read_header(self, batch: BatchFile) -> Header:
         """The header of a batch.
@@ -163,7 +188,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
 
     def _read_header(self, file: str) -> Header:
         try:
-            header = read_header(files.read(self.directory, file, MAX_JSON_BYTES), file)
+            header = read_header(files.read(self._path, file, MAX_JSON_BYTES), file)
         except FileNotFoundError as error:
             raise MissingEpisodesError("the header is missing, and its episodes with it", file=file) from error
         name = parse_name(file)
@@ -218,7 +243,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
             if name is None or name.kind != "blob":
                 raise TraceError("not the name of a blob", file=fn[:200])
             try:
-                data = files.view(self.directory, fn, self.mmap)
+                data = files.view(self._path, fn, self.mmap)
             except FileNotFoundError as error:
                 raise MissingEpisodesError("the blob is missing, and its episodes with it", file=fn) from error
             self.binfiles[fn] = data
@@ -273,6 +298,7 @@ def scan_recorded_traces(
     """
     with TraceRecordingReader(directory) as reader:
         if episode_cb is None:
+            reader.complain()
             return len(reader) if max_episodes is None else min(len(reader), max(max_episodes, 0))
         count = 0
         if max_episodes is None or max_episodes > 0:

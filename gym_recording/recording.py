@@ -21,6 +21,7 @@ import numpy as np
 from . import files
 from .columns import Column, size_of
 from .errors import TraceError
+from .format import read_document, write_document
 from .lane import FIRST_WATCH, Lane, LiveRows
 from .rows import PiecedArray
 from .trace import Batch, TraceWriter, finish, utc_now
@@ -101,17 +102,16 @@ class TraceRecording:
         members = {"env": _json_copy(env, "env"), "metadata": _json_copy(metadata, "metadata")}
         if directory is None:
             directory = tempfile.mkdtemp(prefix="openai.gym.")
+        elif not isinstance(directory, (str, bytes, os.PathLike)) or not os.fspath(directory):
+            raise TraceError("malformed", field="directory", expected="a path", found=repr(directory)[:80])
         self.directory = os.path.abspath(os.fsdecode(directory))
         files.make_directory(self.directory, durability == "fsync")
-        self._buffer_batch_size = buffer_batch_size
-        self._flush_interval = flush_interval
-        self.batch_bytes = batch_bytes
+        self._buffer_batch_size: int | None = _at_least_zero(buffer_batch_size, "buffer_batch_size")
+        self._flush_interval: float | None = _at_least_zero(flush_interval, "flush_interval")
+        self._batch_bytes: int | None = _at_least_zero(batch_bytes, "batch_bytes")
         self.closed = False
         self.episode_id = 0
-        interval = flush_interval
-        if interval is None and buffer_batch_size is None:
-            interval = FLUSH_INTERVAL
-        self._trace = trace = TraceWriter(self.directory, durability == "fsync", interval, library, members)
+        self._trace = trace = TraceWriter(self.directory, durability == "fsync", self._interval(), library, members)
         self.lane = Lane(lambda: trace.batch.episodes, infos=infos, clock=time.time if timestamps else None)
         trace.lanes.append(self.lane)
         self.observations = LiveRows(self.lane, "observations")
@@ -164,7 +164,7 @@ class TraceRecording:
 
     @buffer_batch_size.setter
     def buffer_batch_size(self, steps: int | None) -> None:
-        self._buffer_batch_size = steps
+        self._buffer_batch_size = _at_least_zero(steps, "buffer_batch_size")
         self._set_deadline()
 
     @property
@@ -173,8 +173,16 @@ class TraceRecording:
 
     @flush_interval.setter
     def flush_interval(self, seconds: float | None) -> None:
-        self._flush_interval = seconds
+        self._flush_interval = _at_least_zero(seconds, "flush_interval")
         self._set_deadline()
+
+    @property
+    def batch_bytes(self) -> int | None:
+        return self._batch_bytes
+
+    @batch_bytes.setter
+    def batch_bytes(self, size: int | None) -> None:
+        self._batch_bytes = _at_least_zero(size, "batch_bytes")
 
     # ---- recording
 
@@ -260,18 +268,21 @@ class TraceRecording:
             self._trace.flush(running=self._trace.lanes, background=True)
         if lane.steps >= lane.watch:
             steps, size, limit = lane.steps - lane.handed, lane.size(), self._max_bytes() * STREAM_BATCHES
-            room = limit - size
-            if room <= 0:
-                self._trace.flush(running=[lane], background=True)
-                room = limit
+            room = limit - size if size < limit else limit
             # The next look is when it will be full if it goes on as it did, but not after more than twice the steps.
             lane.watch = lane.steps + max(1, min(FIRST_WATCH + steps, int(min(room, 1e12) * steps / (size + 1))))
+            if size >= limit:
+                self._trace.flush(running=[lane], background=True)
+
+    def _interval(self) -> float | None:
+        """Seconds between flushes, as they are in force; None if time is no reason."""
+        if self._flush_interval is None and self._buffer_batch_size is None:
+            return FLUSH_INTERVAL
+        return self._flush_interval
 
     def _set_deadline(self) -> None:
-        interval = self.flush_interval
-        if interval is None:
-            interval = FLUSH_INTERVAL if self.buffer_batch_size is None else float("inf")
-        self.deadline = time.monotonic() + interval
+        interval = self._interval()
+        self.deadline = float("inf") if interval is None else time.monotonic() + interval
 
     def save_complete(self) -> None:
         """Writes all ended episodes and waits until that is done.
@@ -320,13 +331,26 @@ def _copy_of(cls: type[TraceRecording], directory: str, arguments: dict[str, Any
 
 
 def _json_copy(value: Mapping[str, Any] | None, field: str) -> Any:
-    """A copy of a JSON object that nobody else can change."""
+    """A copy of a JSON object that nobody else can change, and that any reader will take."""
     if value is None:
         return None
+    if not isinstance(value, Mapping):
+        raise TraceError("malformed", field=field, expected="a dict", found=str(type(value)))
     try:
-        return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError) as error:
+        text = json.dumps(value, allow_nan=False)
+        copy = read_document(write_document(f'"value": {text}'), field)["value"]
+    except (TypeError, ValueError, RecursionError) as error:
         raise TraceError(f"cannot be written as JSON: {error}", field=field) from error
+    if json.dumps(copy) != text:
+        raise TraceError("cannot be written as JSON: keys must be text", field=field)
+    return copy
+
+
+def _at_least_zero(value: Any, field: str) -> Any:
+    """An option that is a number or None."""
+    if value is not None and not (isinstance(value, (int, float, np.number)) and value >= 0):
+        raise TraceError("malformed", field=field, expected="a number from 0 on, or None", found=repr(value)[:80])
+    return value
 
 
 def optimize_list_of_ndarrays(values: Any) -> Any:

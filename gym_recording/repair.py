@@ -136,10 +136,10 @@ def repair_recording(directory: str, force: bool = False) -> Repaired:
     targets = filter(None, map(_target, names))
     tokens = {token_of(target.trace) for target in targets if is_current(target.trace)}
     tokens |= set(filter(None, map(parse_lock, names)))
-    reader = TraceRecordingReader(directory, verify=True)
     for token in sorted(tokens):
         owner = _Owner(directory, token, names)
         with owner.dead() as dead:
+            reader = TraceRecordingReader(directory, verify=True)  # looked at now: who lived may have written since
             if not dead and not force:
                 if os.path.lexists(owner.lock_path) or any(
                     token_of(t.name) == token and not t.closed and not t.repaired for t in reader.traces
@@ -237,13 +237,16 @@ class _Repair:
         members: dict[str, Any] = {}
         with contextlib.suppress(TraceError, FileNotFoundError):
             members = read_manifest(files.read(self.directory, self.manifest, MAX_JSON_BYTES), self.manifest)
-        if self.trace.error is not None:
-            self.found.lost.append(f"{self.trace.error}: what it said of the environment, and the user's metadata")
+        if self.trace.error is not None:  # what is damaged stays as it is
+            self.found.lost.append(f"{self.trace.error}")
+            return
         if members.get("closed") or members.get("repaired"):
             return
         if not members and not self.trace.batches:
             return
-        batches = [{"first": batch.first, "len": batch.count, "fn": batch.file} for batch in self.kept]
+        listed = {entry["fn"]: entry for entry in members.get("batches", [])}  # also what is missing or damaged now
+        listed.update({b.file: {"first": b.first, "len": b.count, "fn": b.file} for b in self.kept})
+        batches = sorted(listed.values(), key=lambda entry: entry["first"])
         members = {key: value for key, value in members.items() if key not in ("format", "crc32", "batches")}
         writer = {key: self.owner[key] for key in ("host", "boot", "pid") if self.owner.get(key) is not None}
         members = {"created": self._began(), "writer": writer, **members}

@@ -68,6 +68,7 @@ class Stream:
             int, tuple[Any, str]
         ] = {}  # by id: the value, so that the id stays its own, and its JSON
         self.names = 0  # of blobs, given so far
+        self.unsure = False
 
     def new_blob(self) -> Blob:
         """A blob that has no file yet."""
@@ -108,6 +109,8 @@ class _Write:
 
     def run(self, episode: dict[str, Any]) -> None:
         stream = self.stream
+        if stream.unsure:
+            stream.loose, stream.loose_texts, self.loose_size = Blob(stream.directory), {}, 0
         text = EpisodeText(self.append, self.append_loose).episode(episode)
         if self.loose_size:
             blob = stream.loose
@@ -121,6 +124,7 @@ class _Write:
         if stream.sync and any(not blob.size for blob in self.states):
             files.sync_directory(stream.directory)  # a header must not be durable before the names in it
         header = write_header(self.first, blobs, self.columns, [text])
+        stream.unsure = True
         files.put(stream.directory, header_name(stream.trace, self.first), [header], stream.sync)
         if stream.sync:
             files.sync_directory(stream.directory)
@@ -129,6 +133,7 @@ class _Write:
         for rows in self.rows:
             rows.chunks = rows.unwritten()
         stream.loose_texts.update(self.loose_texts)
+        stream.unsure = False
         unused = [blob for blob in stream.blobs if blob not in self.states]
         stream.blobs = list(self.states)
         for blob in unused:  # that of a column which has changed its kind

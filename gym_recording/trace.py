@@ -50,7 +50,7 @@ def _after_fork_in_child() -> None:
     util = sys.modules.get("multiprocessing.util")
     if util is not None:  # it clears its list after this, then runs what is registered so
         util.register_after_fork(_finish_at_exit, _finish_at_exit)
-    for writer in list(_writers):
+    for writer in [writer for writer in _writers if not writer.closed]:
         writer.begin()
         for lane in writer.lanes:
             lane.forget()
@@ -150,7 +150,7 @@ class TraceWriter:
         if self.lock:
             lock.renew(self.lock, self.flush_interval)
         else:
-            path = os.path.join(self.directory, lock_name(_token))
+            path = os.path.join(os.path.realpath(self.directory), lock_name(_token))
             lock.acquire(path, self, self.flush_interval)
             self.lock = path
 
@@ -167,8 +167,12 @@ class TraceWriter:
             VanishedError: what was written of a streamed episode is gone, and that episode with it; all else is done.
         """
         self._flush(running, background)
-        if self.vanished:
-            raise self.vanished.pop()
+        self._complain()
+
+    def _complain(self) -> None:
+        vanished, self.vanished = self.vanished, []
+        if vanished:
+            raise vanished[0]
 
     def _flush(self, running: Sequence[Lane], background: bool) -> None:
         batch = self.batch
@@ -182,8 +186,10 @@ class TraceWriter:
         batch.streams = [stream for stream in self.streams if stream.episode is not stream.written]
         if not batch.episodes and not batch.streams:
             return
+        batch.encoded = None
         if batch.episodes:  # here, not beside the loop, where it would have to wait for the interpreter at every turn
             batch.encoded = encode_batch(batch.episodes, self.numbered, blob_name(self.name, self.numbered))
+        self._hold_lock()  # a child that was forked does not have it yet
         self.batch = Batch(prev=batch)
         if background:
             try:
@@ -217,7 +223,6 @@ class TraceWriter:
     def commit(self, batch: Batch) -> None:
         """Writes what a batch still has, and the manifest, if that is due."""
         with batch.lock:
-            self._hold_lock()  # a child that was forked does not have it yet
             if self.listed < 0 and (batch.encoded or batch.streams):
                 self._write_manifest(closed=False)  # so that no header is without what the manifest says of the trace
             if batch.encoded is not None:
@@ -285,7 +290,7 @@ class TraceWriter:
         for lane in self.lanes:
             if not lane.closed:
                 lane.end("close")
-        self.flush()
+        self._flush((), background=False)
         if self.batches:
             self._write_manifest(closed=True)
         for lane in self.lanes:
@@ -294,6 +299,7 @@ class TraceWriter:
             lock.release(self.lock, self)
             self.lock = ""
         self.closed = True
+        self._complain()
 
 
 def finish(writer: TraceWriter) -> None:
@@ -320,7 +326,10 @@ def _finish_all() -> None:
     failed = False
     for writer in {*_writers, *_unfinished}:
         try:
-            writer.close()
+            try:
+                writer.close()
+            except KeyboardInterrupt:  # of somebody who does not want to wait: nothing is lost for that
+                writer.close()
         except BaseException:
             failed = True
             sys.excepthook(*sys.exc_info())

@@ -9,6 +9,7 @@ import io
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,10 +20,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile import HOSTILE, OUTSIDE, TRACES, nested, outside, put_recording
+from hostile import HOSTILE, OUTSIDE, nested, outside, put_recording, set_members, write_all
 
 import gym_recording
 from gym_recording import TraceError, TraceRecordingReader, cli
+
+resource = pytest.importorskip("resource")  # POSIX
 
 SECONDS = 2  # of processor time, for one way of reading one recording
 MEMORY = 2 << 30
@@ -139,7 +142,7 @@ def attempt(trial, directory, watch):
         raise Hangs
 
     signal.signal(signal.SIGALRM, hangs)
-    signal.setitimer(signal.ITIMER_REAL, 30 * SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, 10 * SECONDS)
     watch.found, watch.directory = [], str(directory)
     start = time.process_time()
     try:
@@ -154,14 +157,14 @@ def attempt(trial, directory, watch):
 
 def main(parent, names):
     """Tries the recordings of these names, or all; prints what happened, a JSON object for each."""
-    import resource
-
     parent = Path(parent).resolve()
     watch = Watch()
-    put_recording(parent / "good") if (parent / "good").mkdir() is None else None
-    outside(parent / "good")
+    good = parent / "good"
+    good.mkdir()
+    put_recording(good)
+    outside(good)
     for trial in TRIALS.values():  # loads all modules
-        trial(parent / "good")
+        trial(good)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     sys.addaudithook(watch)
     for number, name in enumerate(names or HOSTILE):
@@ -175,10 +178,140 @@ def main(parent, names):
             outcomes["left out"] = str(error)
         else:
             before = contents(parent / OUTSIDE)
-            outcomes = {key: attempt(trial, directory, watch) for key, trial in TRIALS.items()}
-            outcomes["outside"] = before == contents(parent / OUTSIDE)
+            for key, trial in TRIALS.items():
+                outcomes[key] = attempt(trial, directory, watch)
+                if "Hangs" in outcomes[key].get("crash", ""):
+                    break
+            if before != contents(parent / OUTSIDE):
+                outcomes["repair --force"]["touched"].append(OUTSIDE)
         shutil.rmtree(directory)
         print(json.dumps(outcomes), flush=True)
+
+
+# ---- what must have happened
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    return try_all(tmp_path_factory.mktemp("hostile"))
+
+
+def try_all(directory, *names):
+    """Runs `main`; gives its findings by name. The one that it dies of has none."""
+    environment = {**os.environ, "PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "error", __file__, str(directory), *names]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, encoding="utf-8", timeout=600)
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    return {json.loads(name): json.loads(text or "null") for name, text in lines}
+
+
+def runs(numbers):
+    return [number for number, _ in itertools.groupby(numbers)]
+
+
+@pytest.fixture(params=HOSTILE)
+def case(request, outcomes):
+    """A recording of the table, and what happened to it."""
+    outcome = outcomes.get(request.param)
+    assert outcome is not None, "the process died"
+    if "left out" in outcome:
+        pytest.skip(outcome["left out"])
+    return HOSTILE[request.param], outcome
+
+
+def test_nothing_hostile_is_read_and_nothing_beside_it_is_lost(case):
+    hostile, outcome = case
+    for trial, result in outcome.items():
+        assert "crash" not in result, f"{trial}: {result['crash']}"
+        assert result["seconds"] < SECONDS, trial
+        assert result["touched"] == [], trial
+    for trial in ("skip", "verify", "skip after repair", "skip after repair --force"):
+        numbers, errors = outcome[trial]["numbers"], outcome[trial]["errors"]
+        if hostile.refused:
+            assert numbers == runs(hostile.good), trial
+        else:
+            assert [number for number in numbers if number in hostile.good] == runs(hostile.good), trial
+    for trial in ("read", "each", "skip", "verify"):
+        errors = outcome[trial]["errors"]
+        assert hostile.refused in (None, bool(errors)) or trial == "each", trial
+        assert not errors or any(re.search(hostile.error, error) for error in errors), trial
+        assert all(len(error) < 600 for error in errors), trial
+
+
+def test_commands_say_what_is_wrong_in_a_line_each(case):
+    hostile, outcome = case
+    for trial in ("info", "info --json", "check", "repair", "repair --force", "repair --force again"):
+        result = outcome[trial]
+        assert all(line.startswith("gym-recording: ") for line in result["err"][:-1]), trial
+        assert all(line.isprintable() for line in result["out"]), trial
+    for trial in ("info", "info --json", "check"):
+        assert outcome[trial]["code"] in (0, 1)
+        assert outcome[trial]["code"] == 1 or not hostile.refused, trial
+    assert outcome["info"]["lines"][1] - 1 == min(len(outcome["skip"]["errors"]), FEW)
+    assert all(outcome[trial]["code"] in (0, 1, 3) for trial in outcome if trial.startswith("repair"))
+
+
+# ---- depth: at every depth something else may be the first to give up
+
+DEEP = {
+    "the manifest": lambda value: {"metadata": value},
+    "an environment": lambda value: {"env": {"id": value, "observation_space": {"type": value, "n": value}}},
+    "batches": lambda value: {"batches": value},
+    "a writer": lambda value: {"writer": {"host": value, "boot": value}},
+    "creation": lambda value: {"created": value},
+    "the header": lambda value: lambda batch: batch.header.update(more=value),
+    "blobs": lambda value: lambda batch: batch.header.update(blobs=value),
+    "a blob": lambda value: lambda batch: batch.entry.update(fn=value),
+    "columns": lambda value: lambda batch: batch.header.update(columns=value),
+    "a column": lambda value: lambda batch: batch.header["columns"][0].update(shape=value, path=value),
+    "episodes": lambda value: lambda batch: batch.header.update(episodes=value),
+    "observations": lambda value: lambda batch: batch.episode.update(observations=value),
+    "a shape": lambda value: lambda batch: batch.observations.update(shape=value),
+    "a name": lambda value: lambda batch: batch.observations.update(npyfile=value),
+    "gaps": lambda value: lambda batch: batch.episode.update(gaps=value),
+    "options": lambda value: lambda batch: batch.episode.update(options=value),
+    "infos": lambda value: lambda batch: batch.episode.update(infos=value),
+    "a running episode": lambda value: lambda batch: set_members(batch.episode, {"ended_by": ..., "more": value}),
+}
+FRAMES = 30  # of Python, that there may be between the parser and whoever looks at what it gave
+
+
+def deepest():
+    """How deep a list in a document may be; 0 if that is no matter of Python's own limit."""
+    depth = 0
+    with contextlib.suppress(RecursionError, TraceError):
+        while depth < sys.getrecursionlimit():
+            json.loads("[" * (depth + 1) + "]" * (depth + 1))
+            depth += 1
+    return depth
+
+
+@pytest.mark.parametrize("where", DEEP)
+@pytest.mark.parametrize("brackets", ["[]", "{}"])
+def test_what_is_deep_is_refused_or_harmless_at_every_depth(tmp_path, where, brackets):
+    opening, closing, inner = ("[", "]", "") if brackets == "[]" else ('{"a":', "}", "1")
+    limit = deepest()
+    for number, depth in enumerate([20, 31, 32, 33, 100, *range(limit - 3 * FRAMES, limit + 3, 2)]):
+        directory = tmp_path / f"{number}"
+        directory.mkdir()
+        change = DEEP[where](nested(depth, opening, closing, inner))
+        put_recording(directory, closed=..., **({"spoil": change} if callable(change) else change))
+        for trial in TRIALS.values():
+            trial(directory)
+        good = [0, 2] if callable(change) else [0, 1, 2]
+        numbers = read_all(directory, on_error="skip")["numbers"]
+        assert [number for number in numbers if number in good] == good
+
+
+def test_the_table_has_every_name_once_and_is_written_for_other_readers(tmp_path):
+    few = {name: HOSTILE[name] for name in itertools.islice(HOSTILE, 0, None, 40)}
+    write_all(tmp_path, few)
+    table = json.loads((tmp_path / "hostile.json").read_text())
+    assert [entry["name"] for entry in table.values()] == list(few)
+    for folder, entry in table.items():
+        assert set(os.listdir(tmp_path / folder)) != set()
+        numbers = read_all(tmp_path / folder, on_error="skip")["numbers"]
+        assert [number for number in numbers if number in entry["good"]] == runs(entry["good"])
 
 
 if __name__ == "__main__":

@@ -559,6 +559,28 @@ def test_a_reader_sees_what_was_there_when_it_looked_and_more_after_a_refresh(tm
     assert [batch["first"] for batch in reader.get_recorded_batches()] == [0, 1, 2]
 
 
+def test_a_running_episode_grows_with_every_refresh_and_what_was_read_of_it_stays(tmp_path):
+    recording = TraceRecording(tmp_path, durability="none", flush_interval=0)
+    reader = TraceRecordingReader(tmp_path, verify=True)
+    recording.add_reset(np.zeros(3))
+    seen = []
+    for step in range(1, 8):
+        recording.add_step(step, np.full(3, float(step)), float(step))
+        recording.save_complete()
+        reader.refresh()
+        seen += reader
+    recording.close()
+    reader.refresh()
+    seen += reader
+    rows = np.repeat(np.arange(8.0), 3).reshape(8, 3)
+    assert [one.ended_by for one in seen] == [None] * (len(seen) - 1) + ["close"]
+    assert [len(one) for one in seen] == sorted(len(one) for one in seen)
+    assert (len(seen[0]) < 4, len(seen[-1])) == (True, 7)
+    for one in seen:
+        assert plain(one.observations) == plain(rows[: len(one) + 1])
+        assert one.actions.tolist() == list(range(1, len(one) + 1))
+
+
 def test_headers_that_no_manifest_lists_are_found(tmp_path):
     prefix = record(tmp_path, range(4))
     manifest(tmp_path).write_bytes(write_manifest([{"first": 0, "len": 1, "fn": f"{prefix}.ep000000000.json"}], {}))
@@ -628,6 +650,15 @@ for file in more:
         timeout=60,
     )
     assert done.stdout == "2000 2000 50\n"
+
+
+def test_a_reader_keeps_few_blobs_open_however_many_it_has_read(tmp_path):
+    record(tmp_path, range(100))
+    reader = TraceRecordingReader(tmp_path)
+    assert [number_of(one) for one in reader] == list(range(100))
+    assert 1 <= len(reader.binfiles) <= 32
+    reader.close()
+    assert not reader.binfiles
 
 
 # ---- pickling

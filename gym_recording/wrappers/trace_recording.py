@@ -82,7 +82,11 @@ class TraceRecordingWrapper:
         """
         recording = self.recording
         lane = recording.lane
-        lane.begin(action)  # before the environment can overwrite it
+        try:
+            lane.begin(action)  # before the environment can overwrite it
+        except TraceError:
+            lane.take_back()
+            raise
         result = self.env.step(action)
         lane.finish(*(result if result.__class__ is tuple and len(result) == 5 else split_step(result)))
         if lane.steps >= lane.watch or time.monotonic() >= recording.deadline:
@@ -96,12 +100,18 @@ class TraceRecordingWrapper:
             ClosedError, TraceError, OSError: as `step`.
         """
         recording = self.recording
-        recording.end_episode()
+        failed = None
+        try:
+            recording.end_episode()
+        except OSError as error:  # nothing is kept from being reset, or recorded, because writing fails
+            failed = error
         result = self.env.reset(*args, **kwargs)
         space = getattr(self.env, "observation_space", None)
         observation, info = split_reset(result, reset_gives_info(self._library, kwargs), space)
         seed, self._next_seed = kwargs.get("seed", self._next_seed), None
         recording.add_reset(observation, seed=seed, options=kwargs.get("options"), info=info)
+        if failed is not None:
+            raise failed
         return result
 
     def close(self) -> Any:

@@ -1,4 +1,4 @@
-"""A stand-in for `os` in the modules that write: it numbers the calls that change something, and a plan acts on each.
+"""A stand-in for `os` in the modules that write: it numbers the calls by which they do, and a plan acts on each.
 
 A plan is a function of a `Call`: it performs the call, or does not, or does something else. What has no plan, and all
 other names of `os`, are as ever. Nothing of the package is replaced, only the system that it calls.
@@ -37,6 +37,8 @@ class Call:
         result = getattr(os, self.name)(*args, **self.kwargs)
         if self.name == "open":
             self.system.paths[result] = self.path
+        elif self.name == "close":
+            del self.system.paths[args[0]]
         return result
 
     def __repr__(self):
@@ -58,12 +60,20 @@ class System:
             return function
 
         def call(*args, **kwargs):
+            if self._reads(name, args):
+                return function(*args, **kwargs)
             with self.lock:
                 made = Call(self, self.number, name, args, kwargs)
                 self.number += 1
             return made.perform() if self.plan is None else self.plan(made)
 
         return call
+
+    def _reads(self, name, args):
+        """Whether a call is of a file that is only read."""
+        if name == "open":
+            return args[1] & (os.O_WRONLY | os.O_RDWR) == 0 and not os.path.isdir(args[0])
+        return isinstance(args[0], int) and args[0] not in self.paths
 
     @contextlib.contextmanager
     def installed(self):
@@ -121,6 +131,7 @@ class Failing:
 
     Attributes:
         failed: the calls that did.
+        calls: all calls.
         after: whether a call is made before it fails, as a network may have it.
     """
 
@@ -132,10 +143,11 @@ class Failing:
 
     def __init__(self, number, code, further=0, after=False):
         self.number, self.code, self.further, self.after = number, code, further, after
-        self.failed = []
+        self.failed, self.calls = [], []
         self.over = False
 
     def __call__(self, call):
+        self.calls.append(call)
         wanted = call.number >= self.number and not self.over and len(self.failed) <= self.further
         if not wanted or call.name not in self.NAMES[self.code]:
             return call.perform()
@@ -146,4 +158,5 @@ class Failing:
                 os.close(result)
         elif self.code == errno.ENOSPC:
             half(call)
-        raise OSError(self.code, os.strerror(self.code))
+        names = () if isinstance(call.args[0], int) else (call.path,)  # as the system has it
+        raise OSError(self.code, os.strerror(self.code), *names)
