@@ -206,7 +206,7 @@ def read(directory: str, name: str, limit: int | None = None) -> bytes:
         size = os.fstat(descriptor).st_size
         if limit is not None and size > limit:
             raise TraceError("too large", file=name, expected=f"at most {limit} bytes", found=f"{size}")
-        return file.read() if limit is None else file.read(limit)
+        return file.read() if limit is None else file.read(min(limit, size))  # `read` allocates what it is told to
 
 
 def view(directory: str, name: str, use_mmap: bool = True) -> Any:

@@ -158,6 +158,8 @@ def read_document(data: bytes, file: str) -> dict[str, Any]:
         raise
     except RecursionError as error:
         raise TraceError("the JSON nests too deeply", file=file) from error
+    except MemoryError as error:
+        raise TraceError("too large for the memory", file=file) from error
     except ValueError as error:
         raise TraceError(f"not valid JSON: {error}", file=file) from error
     if not isinstance(document, dict):
@@ -359,6 +361,8 @@ def _skip_npy_header(data: Any, offset: int, dtype: Any, shape: list[int], blob:
     stream = BytesIO(data[offset : offset + 65536 + 16])
     try:
         version = np.lib.format.read_magic(stream)
+        if version not in ((1, 0), (2, 0)):
+            raise ValueError(f"version {version}")
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of Python 2 on Windows: lengths with an L

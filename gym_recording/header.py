@@ -25,6 +25,8 @@ from .format import (
 )
 from .values import MAX_DEPTH
 
+MAX_ROWS = 10**8  # of an episode with infos: rows of 0 bytes cost a file nothing, but their infos cost memory
+
 
 class BlobEntry(NamedTuple):
     """What a header says of a blob: how many bytes count, and the checksum of those from `start` on."""
@@ -254,12 +256,18 @@ class _Decoder:
 
     def infos(self, entries: Any, rows: int) -> list[dict[Any, Any]]:
         """The sparse columns of infos as one dict per row of the observations."""
-        infos: list[dict[Any, Any]] = [{} for _ in range(rows)]
         if not isinstance(entries, list):
             raise TraceError("malformed", field="infos", expected="a list", found=repr(entries)[:80])
+        if rows > MAX_ROWS:
+            raise TraceError("more rows than can be", field="infos", expected=f"at most {MAX_ROWS}", found=str(rows))
+        infos: list[dict[Any, Any]] = [{} for _ in range(rows)]
+        seen = set()
         for entry in entries:
             if not isinstance(entry, dict) or isinstance(entry.get("key"), (list, dict)):
                 raise TraceError("malformed", field="infos", expected="key, rows, values", found=repr(entry)[:80])
+            if entry.get("key") in seen:
+                raise TraceError("a key stands twice", field="infos", found=repr(entry.get("key"))[:80])
+            seen.add(entry.get("key"))
             where = f".infos.{entry.get('key')}"
             at = _at(f"{where}.rows", self.column, entry.get("rows"), 1)
             values = _at(f"{where}.values", self.column, entry.get("values"), 1)

@@ -6,6 +6,7 @@ batches by their first episode; a hole is a batch with an error. Only what no ma
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -160,7 +161,7 @@ class Index:
         self.count = 0
         for batch in self._batches:
             self._starts.append(self.count)
-            self.count += batch.count
+            self.count = min(self.count + batch.count, sys.maxsize)  # hostile gaps have any length, `len` has a limit
 
     def locate(self, number: int) -> tuple[BatchFile, int]:
         """The batch of an episode, and its number there."""

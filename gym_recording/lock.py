@@ -85,7 +85,8 @@ def _open(path: str, flush_interval: float | None) -> int:
     except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(path)
-        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror, path) from error
         raise
@@ -97,11 +98,13 @@ def release(path: str, holder: object) -> None:
     with _guard:
         holders = _holders.get(path, {})
         holders.pop(holder, None)
-        descriptor = None if holders else _descriptors.pop(path, None)
-        if descriptor is not None:
+        if not holders and path in _descriptors:
             with contextlib.suppress(OSError):  # the directory is gone: so is the lock
                 os.unlink(path)
-            os.close(descriptor)
+            descriptor = _descriptors.pop(path, None)
+            if descriptor is not None:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
 
 
 def forget_in_child() -> None:

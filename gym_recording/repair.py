@@ -188,8 +188,6 @@ class _Repair:
             header = self.reader.read_header(batch)
         except TraceError as error:
             self.found.lost.append(f"{error}")
-            last = batch.first + batch.count
-            self.blobs |= {name for name in self._names("blob") if batch.first <= _first(name) < last}
             return
         self.blobs |= set(header.blobs)
         self.kept.append(batch)
@@ -228,8 +226,11 @@ class _Repair:
         raise TraceError("not a column of a streamed batch, but not ended", file=header.file, found=blob)
 
     def _remove_blobs(self) -> None:
+        """Removes what a crash leaves: blobs behind the last batch, and those that a good header does not name."""
+        end = max((batch.first + batch.count for batch in self.trace.batches), default=0)
+        good = {batch.first for batch in self.kept}
         for name in self._names("blob"):
-            if name not in self.blobs:
+            if name not in self.blobs and (_first(name) >= end or _first(name) in good):
                 os.unlink(os.path.join(self.directory, name))
                 self.found.done.append(f"{name}: removed, it belongs to no batch that was committed")
 

@@ -354,7 +354,7 @@ records(
 
 
 def overlapping(batch):
-    batch.header["episodes"] *= MANY // 10  # of three records each
+    batch.header["episodes"] *= 2000  # of three records each
 
 
 def whole_blobs(batch):
@@ -365,11 +365,11 @@ def whole_blobs(batch):
 def whole_blobs_in_one_tuple(batch):
     size = len(batch.blob) // 2 - 1
     record = {**batch.observations, "shape": [2, size], "npyoff": 0, "size": 2 * size}
-    batch.episode["observations"] = {"__type": "tuple", "items": [record] * MANY}
+    batch.episode["observations"] = {"__type": "tuple", "items": [record] * 20_000}
 
 
 def records_of_nothing(batch):
-    batch.episode["observations"] = [batch.append(np.empty(0))] * (MANY if batch.version else MANY // 10)
+    batch.episode["observations"] = [batch.append(np.empty(0))] * (20_000 if batch.version else 2_000)
 
 
 def arrays_of_huge_empty_shapes(batch):
@@ -400,10 +400,10 @@ def same_bytes(batch):
     batch.header["episodes"] = [batch.episode, batch.episode]
 
 
-spoiled("100,000 records of the whole blob", whole_blobs, WITH_SIZE, error="larger than the blob")
-spoiled("100,000 columns of the whole blob", whole_blobs_in_one_tuple, error="larger than the blob")
+spoiled("100,000 records of the whole blob", whole_blobs, error="larger than the blob")
+spoiled("20,000 columns of the whole blob", whole_blobs_in_one_tuple, error="larger than the blob")
 spoiled("records of nothing", records_of_nothing, ALL, error="wrong number of rows")
-spoiled("10,000 episodes on the same bytes", overlapping, ALL, good=(0, 1, 2), refused=False)
+spoiled("2,000 episodes on the same bytes", overlapping, ALL, good=(0, 1, 2), refused=False)
 spoiled("two episodes on the same bytes", same_bytes, ALL, good=(0, 1, 2), refused=False)
 spoiled("empty arrays of huge shapes", arrays_of_huge_empty_shapes, WITH_SIZE, refused=None)
 spoiled("2^62 steps without a byte", rows_of_nothing, WITH_SIZE, refused=False)
@@ -460,7 +460,8 @@ def episode(name, versions=(2,), error="", **members):
 
 for member in ("observations", "actions", "rewards"):
     for name, value in (("absent", ...), ("null", None), ("a number", 3), ("text", "abc"), ("{}", {}), ("[]", [])):
-        episode(f"whose {member} are {name}", ALL, member, **{member: value})
+        error = "rows" if value == [] else member
+        episode(f"whose {member} are {name}", ALL, error, **{member: value})
 for name, value in {
     "two records": {"a": [1, 2], "b": [1, 2, 3]},
     "a tuple of nothing": {"__type": "tuple", "items": []},
@@ -524,7 +525,7 @@ infos("with a key that is a record", key={"__type": "ndarray"})
 
 def many_infos(batch):
     rows = batch.append(np.empty(0, "<i8"))
-    batch.episode["infos"] = [{"key": number, "rows": rows, "values": []} for number in range(MANY // 10)]
+    batch.episode["infos"] = [{"key": number, "rows": rows, "values": []} for number in range(5_000)]
 
 
 def infos_with_a_key_twice(batch):
@@ -532,7 +533,7 @@ def infos_with_a_key_twice(batch):
     batch.episode["infos"] = [{"key": "a", "rows": rows, "values": [number]} for number in range(2)]
 
 
-spoiled("infos of 10,000 keys without rows", many_infos, good=(0, 1, 2), refused=False)
+spoiled("infos of 5,000 keys without rows", many_infos, good=(0, 1, 2), refused=False)
 spoiled("infos with a key twice", infos_with_a_key_twice, error="infos")
 
 
@@ -555,7 +556,7 @@ def entry(name, error="", refused=True, good=(0, 2), **members):
 
 for first in (0, 2, -1, True, 1.0, "1", None, ..., 10**30):
     header(f"whose first is {'absent' if first is ... else repr(first)}", "first", first=first)
-for name, value in (("null", None), ("absent", ...), ("an object", {}), ("text", "x"), ("of numbers", [1]), ("[]", [])):
+for name, value in (("null", None), ("absent", ...), ("an object", {}), ("text", "x"), ("of numbers", [1])):
     header(f"whose episodes are {name}", "episodes", ALL, episodes=value)
 for name, value in (("null", None), ("absent", ...), ("an object", {}), ("of numbers", [1]), ("deep", [nested(900)])):
     header(f"whose blobs are {name}", "blobs|nests", blobs=value)
@@ -763,7 +764,7 @@ for version in WITH_SIZE:
     listing("a batch twice", named(*[f"{trace}.ep000000000.json"] * 2), version)
     listing("a batch 20,000 times", named(*[f"{trace}.ep000000000.json"] * (MANY // 5)), version)
     listing("a batch that is not there", named(*[f"{trace}.ep{n:09}.json" for n in range(4)]), version)
-    listing("10,000 batches that are not there", named(*[f"{trace}.ep{n:09}.json" for n in range(10_000)]), version)
+    listing("2,000 batches that are not there", named(*[f"{trace}.ep{n:09}.json" for n in range(2_000)]), version)
     for length in (-1, True, 1.0, "1", None, ..., 2**70, 10**400):
         entries = [{"first": 0, "len": length, "fn": f"{trace}.ep000000000.json"}]
         entries = [{key: value for key, value in entries[0].items() if value is not ...}]
