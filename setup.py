@@ -38,7 +38,16 @@ setup(
         "cli": ["tqdm"],
         "dtypes": ["ml_dtypes"],
         # setuptools as in pyproject.toml: the tests build the package without a network.
-        "test": ["pytest", "hypothesis", "build", "setuptools>=70.1", "gymnasium>=0.26", "tqdm", "ml_dtypes"],
+        "test": [
+            "pytest",
+            "pytest-xdist",
+            "hypothesis",
+            "build",
+            "setuptools>=70.1",
+            "gymnasium>=0.26",
+            "tqdm",
+            "ml_dtypes",
+        ],
         "lint": ["ruff", "mypy"],
     },
     entry_points={"console_scripts": ["gym-recording = gym_recording.cli:main"]},

@@ -158,7 +158,7 @@ def put_recording(directory, version=2, spoil=None, trace=None, **members):
     batches = [Batch(0, version, trace), Batch(1, version, trace)]
     if spoil is not None:
         spoil(batches[1])
-    batches.append(Batch(2, version, trace, 1 + len(batches[1])))
+    batches.append(Batch(2, version, trace, 1 + max(1, len(batches[1]))))
     for batch in batches:
         batch.put(directory)
     counts = [(batch.first, len(batch)) for batch in batches]
@@ -556,7 +556,7 @@ def entry(name, error="", refused=True, good=(0, 2), **members):
 
 for first in (0, 2, -1, True, 1.0, "1", None, ..., 10**30):
     header(f"whose first is {'absent' if first is ... else repr(first)}", "first", first=first)
-for name, value in (("null", None), ("absent", ...), ("an object", {}), ("text", "x"), ("of numbers", [1])):
+for name, value in (("null", None), ("absent", ...), ("an object", {}), ("text", "x"), ("of numbers", [1]), ("[]", [])):
     header(f"whose episodes are {name}", "episodes", ALL, episodes=value)
 for name, value in (("null", None), ("absent", ...), ("an object", {}), ("of numbers", [1]), ("deep", [nested(900)])):
     header(f"whose blobs are {name}", "blobs|nests", blobs=value)
@@ -590,7 +590,7 @@ for name, change in {
 for size in (-1, True, 5.0, "5", ..., 2**62, 2**64, lambda batch: len(batch.blob) + 1):
     text = "one byte too large" if callable(size) else "absent" if size is ... else repr(size)
     entry(f"whose size is {text}", "size|cut short", size=size)
-entry("of which only a part counts", "what counts", size=lambda batch: len(batch.blob) - 1, crc32="00000000")
+entry("of which only a part counts", "what counts|crc32", size=lambda batch: len(batch.blob) - 1, crc32="00000000")
 for crc in (5, [], ...):
     entry(f"whose crc32 is {'absent' if crc is ... else crc}", "crc32", crc32=crc)
 for start in (-1, True, "5", None):
@@ -660,7 +660,9 @@ for name, seal in {
     "without a seal": '"more": 0',
 }.items():
     documents(name, lambda data, seal=seal: SEAL.sub(seal, data.decode(), 1).encode(), (2,), error="crc32")
-documents("of the other version", lambda data: b"{" + data.partition(b'", ')[2], (2,), error="format")
+documents(
+    "of the other version", lambda data: b"{" + SEAL.split(data.decode(), 1)[1][2:].encode(), (2,), error="format"
+)
 for name, text in {
     "a later version": FORMAT.replace("2, 0", "3, 0"),
     "an earlier version": FORMAT.replace("2, 0", "1, 0"),
@@ -780,6 +782,7 @@ listing(
     "a billion episodes of a batch",
     [{"first": n, "len": 10**9 if n == 1 else 1, "fn": f"{TRACES[2]}.ep{n:09}.json"} for n in range(3)],
     good=(0,),
+    error="episodes",
 )
 for key, values in {
     "created": (3, None, [], True),

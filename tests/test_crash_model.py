@@ -243,11 +243,15 @@ def header_first(operations):
     for operation in operations:
         segment.append(operation)
         if operation[0] == "sync directory":
-            headers = {rest[-1] for kind, *rest in segment if kind == "rename" and ".ep" in rest[1] and "json" in rest[1]}
+            headers = {
+                rest[-1] for kind, *rest in segment if kind == "rename" and ".ep" in rest[1] and "json" in rest[1]
+            }
             acknowledged = [kind == "returned" for kind, *_ in segment]
             start = len(segment) - acknowledged[::-1].index(True) if any(acknowledged) else 0
             head, tail = segment[:start], segment[start:]
-            of_header = [operation[-1 if operation[0] in ("name", "rename") else 1] in headers for operation in tail[:-1]]
+            of_header = [
+                operation[-1 if operation[0] in ("name", "rename") else 1] in headers for operation in tail[:-1]
+            ]
             first = itertools.compress(tail, of_header)
             then = itertools.compress(tail, [not flag for flag in of_header])
             changed += [*head, *first, *then, tail[-1]]

@@ -1,7 +1,7 @@
 """Hostile recordings: whatever the bytes, a `TraceError` or what is right, soon, in little memory, and nothing outside.
 
-All recordings of `hostile` are tried in one process of their own (this file, run as a program) that may have 2 GiB and
-tells of each what happened; the tests compare.
+All recordings of `hostile` are tried in processes of their own (this file, run as a program) that may have 2 GiB and
+tell of each what happened; the tests compare.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from gym_recording import TraceError, TraceRecordingReader, cli
 
 resource = pytest.importorskip("resource")  # POSIX
 
-SECONDS = 2  # of processor time, for one way of reading one recording
+SECONDS = 4  # of processor time, for one way of reading one recording: twice what the slowest needs on a busy machine
 MEMORY = 2 << 30
 FEW = 1000  # episodes that are read one by one
 ROOT = os.path.dirname(os.path.dirname(gym_recording.__file__))
@@ -193,15 +193,14 @@ def main(parent, names):
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    return try_all(tmp_path_factory.mktemp("hostile"))
-
-
-def try_all(directory, *names):
-    """Runs `main`; gives its findings by name. The one that it dies of has none."""
+    """What `main` found, by name, in two processes. The recording that one dies of has nothing."""
     environment = {**os.environ, "PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error", __file__, str(directory), *names]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, encoding="utf-8", timeout=600)
-    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    processes = []
+    for part in range(2):
+        names = itertools.islice(HOSTILE, part, None, 2)
+        command = [sys.executable, "-W", "error", __file__, str(tmp_path_factory.mktemp("hostile")), *names]
+        processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, encoding="utf-8"))
+    lines = [line.split("\t") for process in processes for line in process.communicate(timeout=600)[0].splitlines()]
     return {json.loads(name): json.loads(text or "null") for name, text in lines}
 
 
@@ -213,7 +212,7 @@ def runs(numbers):
 def case(request, outcomes):
     """A recording of the table, and what happened to it."""
     outcome = outcomes.get(request.param)
-    assert outcome is not None, "the process died"
+    assert outcome is not None, "the process died here, or before"
     if "left out" in outcome:
         pytest.skip(outcome["left out"])
     return HOSTILE[request.param], outcome
@@ -226,11 +225,13 @@ def test_nothing_hostile_is_read_and_nothing_beside_it_is_lost(case):
         assert result["seconds"] < SECONDS, trial
         assert result["touched"] == [], trial
     for trial in ("skip", "verify", "skip after repair", "skip after repair --force"):
-        numbers, errors = outcome[trial]["numbers"], outcome[trial]["errors"]
-        if hostile.refused:
-            assert numbers == runs(hostile.good), trial
+        numbers = outcome[trial]["numbers"]
+        if not hostile.refused:
+            numbers = [number for number in numbers if number in hostile.good]
+        if trial.startswith("skip after"):  # which may date traces that had no date
+            assert sorted(numbers) == sorted(runs(hostile.good)), trial
         else:
-            assert [number for number in numbers if number in hostile.good] == runs(hostile.good), trial
+            assert numbers == runs(hostile.good), trial
     for trial in ("read", "each", "skip", "verify"):
         errors = outcome[trial]["errors"]
         assert hostile.refused in (None, bool(errors)) or trial == "each", trial
@@ -247,7 +248,7 @@ def test_commands_say_what_is_wrong_in_a_line_each(case):
     for trial in ("info", "info --json", "check"):
         assert outcome[trial]["code"] in (0, 1)
         assert outcome[trial]["code"] == 1 or not hostile.refused, trial
-    assert outcome["info"]["lines"][1] - 1 == min(len(outcome["skip"]["errors"]), FEW)
+    assert min(outcome["info"]["lines"][1] - 1, FEW) == len(outcome["skip"]["errors"])
     assert all(outcome[trial]["code"] in (0, 1, 3) for trial in outcome if trial.startswith("repair"))
 
 
@@ -291,13 +292,13 @@ def deepest():
 def test_what_is_deep_is_refused_or_harmless_at_every_depth(tmp_path, where, brackets):
     opening, closing, inner = ("[", "]", "") if brackets == "[]" else ('{"a":', "}", "1")
     limit = deepest()
-    for number, depth in enumerate([20, 31, 32, 33, 100, *range(limit - 3 * FRAMES, limit + 3, 2)]):
+    for number, depth in enumerate([31, 33, *range(limit - 3 * FRAMES, limit, 7), limit, limit + 1]):
         directory = tmp_path / f"{number}"
         directory.mkdir()
         change = DEEP[where](nested(depth, opening, closing, inner))
         put_recording(directory, closed=..., **({"spoil": change} if callable(change) else change))
-        for trial in TRIALS.values():
-            trial(directory)
+        for trial in ("each", "skip", "info", "info --json", "check", "repair --force"):
+            TRIALS[trial](directory)
         good = [0, 2] if callable(change) else [0, 1, 2]
         numbers = read_all(directory, on_error="skip")["numbers"]
         assert [number for number in numbers if number in good] == good

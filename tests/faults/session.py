@@ -188,7 +188,9 @@ def judge(found, wanted, promise=(0, 0)):
         assert len(found[number].rewards) == len(wanted[number].actions), f"steps of episode {number} are not there"
         assert found[number].ended_by is not None, f"the end of episode {number} is not there"
     if running:
-        assert ended in found and len(found[ended].rewards) >= running, f"steps of the running episode {ended} are not there"
+        assert ended in found and len(found[ended].rewards) >= running, (
+            f"steps of the running episode {ended} are not there"
+        )
 
 
 def judge_directory(directory, program, promise, clean):
