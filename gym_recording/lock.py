@@ -74,6 +74,9 @@ def renew(path: str, flush_interval: float | None) -> None:
 
 def _open(path: str, flush_interval: float | None) -> int:
     descriptor = os.open(path, os.O_CREAT | _FLAGS, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "no regular file stands in the way of a lock", path)
     try:
         if fcntl is not None:
             with contextlib.suppress(OSError):  # a file system without locks: the age of the files must do

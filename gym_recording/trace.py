@@ -177,6 +177,7 @@ class TraceWriter:
     def _flush(self, running: Sequence[Lane], background: bool) -> None:
         batch = self.batch
         if batch.prev is not None:
+            self._hold_lock()
             self.commit(batch.prev)
             batch.prev = None
         for lane in self.lanes:
@@ -189,7 +190,7 @@ class TraceWriter:
         batch.encoded = None
         if batch.episodes:  # here, not beside the loop, where it would have to wait for the interpreter at every turn
             batch.encoded = encode_batch(batch.episodes, self.numbered, blob_name(self.name, self.numbered))
-        self._hold_lock()  # a child that was forked does not have it yet
+        self._hold_lock()  # a child that was forked does not have it yet; never while a batch is locked
         self.batch = Batch(prev=batch)
         if background:
             try:

@@ -155,29 +155,27 @@ def attempt(trial, directory, watch):
     return {**outcome, "seconds": time.process_time() - start, "touched": watch.found}
 
 
-def main(parent, names):
-    """Tries the recordings of these names, or all; prints what happened, a JSON object for each."""
+def main(parent):
+    """Reads names of recordings, a line each, tries these, and prints what happened, a JSON object for each."""
     parent = Path(parent).resolve()
-    watch = Watch()
-    good = parent / "good"
+    good, directory = parent / "good", parent / "recording"
     good.mkdir()
     put_recording(good)
     outside(good)
+    watch = Watch()
     for trial in TRIALS.values():  # loads all modules
         trial(good)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     sys.addaudithook(watch)
-    for number, name in enumerate(names or HOSTILE):
-        print(json.dumps(name), end="\t", flush=True)
-        directory = parent / f"{number}"
+    before = contents(parent / OUTSIDE)
+    for line in sys.stdin:
         directory.mkdir()
         outcomes = {}
         try:
-            HOSTILE[name].build(directory)
+            HOSTILE[line.strip()].build(directory)
         except OSError as error:
             outcomes["left out"] = str(error)
         else:
-            before = contents(parent / OUTSIDE)
             for key, trial in TRIALS.items():
                 outcomes[key] = attempt(trial, directory, watch)
                 if "Hangs" in outcomes[key].get("crash", ""):
@@ -191,65 +189,85 @@ def main(parent, names):
 # ---- what must have happened
 
 
+class Process:
+    """A process that runs `main`; where one has died, the next takes over."""
+
+    def __init__(self, make_directory):
+        self.make_directory = make_directory
+        self.running = None
+
+    def outcomes(self, name):
+        if self.running is None:
+            environment = {**os.environ, "PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1"}
+            command = [sys.executable, "-W", "error", __file__, str(self.make_directory())]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
+            self.running = subprocess.Popen(command, env=environment, **pipes)
+        self.running.stdin.write(f"{name}\n")
+        self.running.stdin.flush()
+        line = self.running.stdout.readline()
+        if not line:
+            self.close()
+            pytest.fail("the process died")
+        return json.loads(line)
+
+    def close(self):
+        if self.running is not None:
+            self.running.communicate()
+            self.running = None
+
+
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    """What `main` found, by name, in two processes. The recording that one dies of has nothing."""
-    environment = {**os.environ, "PYTHONPATH": ROOT, "OPENBLAS_NUM_THREADS": "1"}
-    processes = []
-    for part in range(2):
-        names = itertools.islice(HOSTILE, part, None, 2)
-        command = [sys.executable, "-W", "error", __file__, str(tmp_path_factory.mktemp("hostile")), *names]
-        processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, encoding="utf-8"))
-    lines = [line.split("\t") for process in processes for line in process.communicate(timeout=600)[0].splitlines()]
-    return {json.loads(name): json.loads(text or "null") for name, text in lines}
+def process(tmp_path_factory):
+    process = Process(lambda: tmp_path_factory.mktemp("hostile"))
+    yield process
+    process.close()
 
 
 def runs(numbers):
     return [number for number, _ in itertools.groupby(numbers)]
 
 
-@pytest.fixture(params=HOSTILE)
-def case(request, outcomes):
-    """A recording of the table, and what happened to it."""
-    outcome = outcomes.get(request.param)
-    assert outcome is not None, "the process died here, or before"
-    if "left out" in outcome:
-        pytest.skip(outcome["left out"])
-    return HOSTILE[request.param], outcome
-
-
-def test_nothing_hostile_is_read_and_nothing_beside_it_is_lost(case):
-    hostile, outcome = case
-    for trial, result in outcome.items():
+@pytest.mark.parametrize("name", HOSTILE)
+def test_nothing_hostile_is_read_and_nothing_beside_it_is_lost(process, name):
+    outcomes = process.outcomes(name)
+    if "left out" in outcomes:
+        pytest.skip(outcomes["left out"])
+    for trial, result in outcomes.items():
         assert "crash" not in result, f"{trial}: {result['crash']}"
         assert result["seconds"] < SECONDS, trial
         assert result["touched"] == [], trial
+    check_reading(HOSTILE[name], outcomes)
+    check_commands(HOSTILE[name], outcomes)
+
+
+def check_reading(case, outcomes):
+    """A reader gives what is good, and no more; it complains of what is bad, in one short line."""
     for trial in ("skip", "verify", "skip after repair", "skip after repair --force"):
-        numbers = outcome[trial]["numbers"]
-        if not hostile.refused:
-            numbers = [number for number in numbers if number in hostile.good]
+        numbers = outcomes[trial]["numbers"]
+        if not case.refused:
+            numbers = [number for number in numbers if number in case.good]
         if trial.startswith("skip after"):  # which may date traces that had no date
-            assert sorted(numbers) == sorted(runs(hostile.good)), trial
+            assert sorted(numbers) == sorted(runs(case.good)), trial
         else:
-            assert numbers == runs(hostile.good), trial
+            assert numbers == runs(case.good), trial
     for trial in ("read", "each", "skip", "verify"):
-        errors = outcome[trial]["errors"]
-        assert hostile.refused in (None, bool(errors)) or trial == "each", trial
-        assert not errors or any(re.search(hostile.error, error) for error in errors), trial
+        errors = outcomes[trial]["errors"]
+        assert case.refused in (None, bool(errors)) or trial == "each", trial
+        assert not errors or any(re.search(case.error, error) for error in errors), trial
         assert all(len(error) < 600 for error in errors), trial
 
 
-def test_commands_say_what_is_wrong_in_a_line_each(case):
-    hostile, outcome = case
+def check_commands(case, outcomes):
+    """A command ends with an exit code, and says what is wrong in a line each."""
     for trial in ("info", "info --json", "check", "repair", "repair --force", "repair --force again"):
-        result = outcome[trial]
+        result = outcomes[trial]
         assert all(line.startswith("gym-recording: ") for line in result["err"][:-1]), trial
         assert all(line.isprintable() for line in result["out"]), trial
     for trial in ("info", "info --json", "check"):
-        assert outcome[trial]["code"] in (0, 1)
-        assert outcome[trial]["code"] == 1 or not hostile.refused, trial
-    assert min(outcome["info"]["lines"][1] - 1, FEW) == len(outcome["skip"]["errors"])
-    assert all(outcome[trial]["code"] in (0, 1, 3) for trial in outcome if trial.startswith("repair"))
+        assert outcomes[trial]["code"] in (0, 1)
+        assert outcomes[trial]["code"] == 1 or not case.refused, trial
+    assert min(outcomes["info"]["lines"][1] - 1, FEW) == len(outcomes["skip"]["errors"])
+    assert all(outcomes[trial]["code"] in (0, 1, 3) for trial in outcomes if trial.startswith("repair"))
 
 
 # ---- depth: at every depth something else may be the first to give up
@@ -316,4 +334,4 @@ def test_the_table_has_every_name_once_and_is_written_for_other_readers(tmp_path
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1])

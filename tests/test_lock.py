@@ -1,4 +1,4 @@
-"""Locks: there while a recorder of a process is open, held by that process alone, gone with the last or with its life."""
+"""Locks: there while a recorder of a process is open, held by that process alone, gone with its last or its life."""
 
 import contextlib
 import gc

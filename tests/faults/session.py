@@ -11,7 +11,6 @@ import numpy as np
 
 from gym_recording import TraceRecording, TraceRecordingReader
 
-
 # Nothing here survives a power cut or must; on a disk that others use, making thousands of files takes minutes.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
@@ -161,7 +160,7 @@ def read(reader):
 
 
 def judge(found, wanted, promise=(0, 0)):
-    """Asserts that every episode is right, whole if it has ended and else a prefix, and that all promised ones are there.
+    """Asserts that every episode is right, whole if it has ended and else a prefix, and that those promised are there.
 
     Args:
         found: what `read` gives.

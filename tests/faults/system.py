@@ -9,6 +9,7 @@ import errno
 import os
 import signal
 import threading
+from typing import ClassVar
 
 from gym_recording import files, lock, recording, repair, stream, trace
 
@@ -136,7 +137,7 @@ class Failing:
     """
 
     # A file system that is full, or broken, fails in these ways.
-    NAMES = {
+    NAMES: ClassVar = {
         errno.ENOSPC: ("open", "write", "writev", "fsync", "replace", "close", "makedirs"),
         errno.EIO: ("open", "write", "writev", "lseek", "fsync", "replace", "close", "unlink", "makedirs"),
     }
