@@ -115,7 +115,8 @@ class _Write:
         if self.loose_size:
             blob = stream.loose
             pieces = list(joined(self.loose_pieces))
-            files.write_at(stream.directory, self._name(blob), blob.size, pieces, stream.sync, least=blob.size)
+            sync = stream.sync and bool(pieces)  # without any, it is but seen to be there
+            files.write_at(stream.directory, self._name(blob), blob.size, pieces, sync, least=blob.size)
             self.states[blob] = (0, self.loose_size, _crc(pieces, blob.crc))
         blobs = [
             {"fn": blob.name, "size": size, "crc32": f"{crc:08x}", **({"start": blob.offset} if blob.offset else {})}

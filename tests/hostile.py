@@ -962,7 +962,17 @@ def with_room(batch):
     column(npyoff=70_016, npyhdr=0)(batch)
 
 
+def of_another_trace(batch):
+    """As a streamed batch would have it, but for whose blob it is."""
+    other = Batch(0, trace=OTHERS[2])
+    name, rows = f"{other.name}.bin", other.blob[128:]
+    entry = {"fn": name, "size": len(other.blob), "start": 128, "crc32": f"{zlib.crc32(rows):08x}"}
+    batch.header["blobs"].append(entry)
+    batch.header["columns"] = [{**other.observations, "shape": [1, 3], "size": 3, "npyhdr": 0, "path": ["a"]}]
+
+
 running("in one blob", lambda batch: None)
+running("with a blob of another trace", of_another_trace)
 running("with a column of another trace", column(npyfile=f"{OTHERS[2]}.ep000000000.bin"))
 running("with a column of another batch", column(npyfile=f"{TRACES[2]}.ep000000000.bin"))
 running("with a column that begins at 70,016", with_room)

@@ -96,10 +96,10 @@ TRIALS = {  # in this order: the last ones change the recording
     "info --json": command("info", "--json"),
     "check": command("check"),
     "repair": command("repair"),
-    "skip after repair": lambda directory: read_all(directory, on_error="skip"),
+    "skip after repair": lambda directory: read_all(directory, on_error="skip", verify=True),
     "repair --force": command("repair", "--force"),
     "repair --force again": command("repair", "--force"),
-    "skip after repair --force": lambda directory: read_all(directory, on_error="skip"),
+    "skip after repair --force": lambda directory: read_all(directory, on_error="skip", verify=True),
 }
 
 

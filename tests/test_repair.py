@@ -475,6 +475,34 @@ def test_the_files_of_a_living_writer_are_left_alone_and_it_goes_on(tmp_path, ru
     assert run_repair(tmp_path, code=0) == nothing()
 
 
+BUSY = """
+ready()
+number = 0
+for _ in range(15):
+    with TraceRecording(directory, durability="none", flush_interval=0) as recording:
+        for _ in range(3):
+            episode(recording, number, 3)
+            number += 1
+"""
+
+
+def test_repairs_that_come_again_and_again_never_disturb_a_living_writer(tmp_path, capsys):
+    """Recorders open and close, stream and commit, and so does their lock; the writer is alive all the time."""
+    with writer(BUSY, tmp_path) as process:
+        process.stdin.write("\n")
+        process.stdin.flush()
+        os.set_blocking(process.stdout.fileno(), False)
+        repairs = 0
+        while process.stdout.readline() != "ready\n":
+            assert cli.main(["repair", str(tmp_path)]) == 0
+            repairs += 1
+    assert repairs > 1
+    out = capsys.readouterr().out
+    assert {line.split(": ")[0] for line in out.splitlines()} <= {"repaired", "alive"}, out
+    assert [number for number, _, _ in episodes(tmp_path)] == list(range(45))
+    assert check_recording(tmp_path) == []
+
+
 def test_a_recorder_of_the_same_process_is_alive(tmp_path, run_repair):
     with TraceRecording(tmp_path, flush_interval=0) as recording:
         recording.add_reset(np.zeros(3))

@@ -565,3 +565,47 @@ def test_numpy_reads_a_running_column_from_its_blob_and_the_header_alone(tmp_pat
     assert found.tolist() == [[0, 0], [1, 1]]
     assert np.load(io.BytesIO(data)).shape == (0, 2)
     recording.close()
+
+
+# ---- a reader beside the writer
+
+GROWING = """
+import sys
+import numpy as np
+from gym_recording import TraceRecording
+VALUES = eval(sys.argv[2])
+print("ready", flush=True)
+with TraceRecording(sys.argv[1], durability="none", flush_interval=0) as recording:
+    for number in range(20):
+        recording.add_reset(VALUES(0))
+        for step in range(12):
+            recording.add_step(step, VALUES(step), 0.5)
+"""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "lambda step: np.full(40, float(step))",
+        "lambda step: [np.full(40, float(step))]",
+        "lambda step: float(step) if step < 5 else np.full(step, float(step))",
+    ],
+    ids=["rows", "loose", "another kind"],
+)
+def test_who_reads_while_it_is_written_sees_an_episode_grow(tmp_path, values):
+    value = eval(values)
+    command = [sys.executable, "-c", textwrap.dedent(GROWING), str(tmp_path / "recording"), values]
+    seen = []
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"ready\n"
+        while process.poll() is None:
+            seen.append([])
+            for episode in TraceRecordingReader(tmp_path / "recording", verify=True):
+                seen[-1].append(len(episode))
+                assert list(episode.actions) == list(range(len(episode)))
+                if len(episode):
+                    assert np.array_equal(episode.observations[-1], value(len(episode) - 1))
+        assert process.returncode == 0
+    assert seen == sorted(seen)
+    assert all(set(lengths[:-1]) <= {12} for lengths in seen)
+    assert [len(episode) for episode in TraceRecordingReader(tmp_path / "recording", verify=True)] == [12] * 20

@@ -4,6 +4,7 @@ Everything that is recorded has a number of its own. A call that was interrupted
 returned is recorded exactly once, and all of them are in order.
 """
 
+import os
 import signal
 
 import numpy as np
@@ -24,17 +25,18 @@ class Program:
         self.returned = []
         self.begun = self.interrupts = 0
 
-    def run(self, goes_on, close=True):
-        """Calls as long as `goes_on()`, then closes until that is not interrupted."""
-        while True:
+    def run(self, goes_on):
+        """Calls as long as `goes_on()`, then closes, until that is not interrupted."""
+        while not self.recording.closed:
             try:
-                while goes_on():
-                    self.call()
-                if close:
-                    self.recording.close()
-                return
+                self._run(goes_on)
             except self.caught:
                 self.interrupts += 1
+
+    def _run(self, goes_on):  # of its own: since Python 3.12, an interrupt where a loop begins anew escapes its `try`
+        while goes_on():
+            self.call()
+        self.recording.close()
 
     def call(self):
         number = self.begun
@@ -85,18 +87,45 @@ def judge(episodes, program):
     assert set(numbers) <= set(range(program.begun))
 
 
-def interrupted(program, count, draw, mean=0.001):
-    """Runs a program that is interrupted so often, at random moments of the mean distance `mean`, in seconds."""
-    armed = []
+def interrupted(program, count, start, stop):
+    """Runs a program until it was interrupted so often.
+
+    Args:
+        start: begins to send SIGINT, at any moments. Those that come while the program handles one are put aside; one
+            that Python throws away, because it comes in a finalizer, is none.
+        stop: ends that.
+    """
+    allowed = False
+
+    def handle(*_):
+        nonlocal allowed
+        if allowed:
+            allowed = False
+            raise KeyboardInterrupt
 
     def goes_on():
-        if len(armed) == program.interrupts < count:
-            armed.append(program.begun)
-            signal.setitimer(signal.ITIMER_REAL, draw.expovariate(1 / mean))
-        return program.interrupts < count
+        nonlocal allowed
+        allowed = program.interrupts < count
+        return allowed
 
-    old = signal.signal(signal.SIGALRM, signal.default_int_handler)  # which is what Ctrl-C runs
+    old = signal.signal(signal.SIGINT, handle)
     try:
+        start()
         program.run(goes_on)
+    finally:
+        stop()
+        signal.signal(signal.SIGINT, old)
+
+
+def by_timer(program, count, draw, mean=0.001):
+    """Interrupts it by a timer, with this mean distance in seconds."""
+
+    def send(*_):
+        signal.setitimer(signal.ITIMER_REAL, draw.expovariate(1 / mean))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    old = signal.signal(signal.SIGALRM, send)
+    try:
+        interrupted(program, count, send, lambda: signal.setitimer(signal.ITIMER_REAL, 0))
     finally:
         signal.signal(signal.SIGALRM, old)

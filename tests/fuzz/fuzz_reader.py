@@ -7,6 +7,7 @@ the seals of documents are made right again, for a mutation never finds a checks
 crashers that were found are replayed by `test_crashers`.
 """
 
+import atexit
 import json
 import os
 import random
@@ -25,7 +26,8 @@ MAX_BYTES = 1 << 16
 DATA = Path(__file__).resolve().parents[1] / "data"
 SEAL = re.compile(rb'"crc32"\s*:\s*"([0-9a-f]{8})"')
 
-_directory = tempfile.mkdtemp(prefix="fuzz", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+_directory = tempfile.mkdtemp(prefix="fuzz")
+atexit.register(shutil.rmtree, _directory, ignore_errors=True)
 
 
 def one_input(data):
