@@ -1,7 +1,6 @@
 """`TraceRecordingWrapper`: records one environment, of gym or gymnasium.
 
-The class that people import belongs to neither library, so that importing it imports neither. Making an instance makes,
-once per library, a class of the same name that is a real `Wrapper` of the library that the environment comes from.
+How its class becomes a real `Wrapper` of the library that the environment comes from is in `adopted`.
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ from typing import Any
 
 from ..errors import TraceError
 from ..recording import TraceRecording
+from .adopted import Adopted
 from .api import describe, library_of, library_version, reset_gives_info, split_reset, split_step
 
 __all__ = ["TraceRecordingWrapper"]
 
-_classes: dict[tuple[type, str], type] = {}
 
-
-class TraceRecordingWrapper:
+class TraceRecordingWrapper(Adopted):
     """Records every action, observation and reward of an environment, and passes everything on unchanged.
 
     An episode goes from one `reset` to the next, or to `close`, whatever the flags say. Everything is on disk after
@@ -45,24 +43,10 @@ class TraceRecordingWrapper:
 
     recording: TraceRecording
     env: Any
-    _library: types.ModuleType
     _next_seed: int | None = None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if "_library" in cls.__dict__:
-            return _new(cls)
-        libraries = filter(None, map(library_of, (*args, *kwargs.values())))
-        library = next(libraries, None)
-        if library is None and cls is TraceRecordingWrapper:
-            raise _no_environment(args or None)
-        return object.__new__(cls) if library is None else _new(_class_for(cls, library))
-
     def __init__(self, env: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
-        if not hasattr(self, "_library"):  # a subclass that makes its environment itself
-            library = library_of(env)
-            if library is None:
-                raise _no_environment(env)
-            self.__class__ = _class_for(type(self), library)
+        self._adopt(env)
         saver = _argument_saver(self._library)
         if saver is not None:
             saver.__init__(self, directory=directory if directory is None else os.fspath(directory), **kwargs)
@@ -132,41 +116,25 @@ class TraceRecordingWrapper:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.env, name)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        plain = next(cls for cls in type(self).__mro__ if "_library" not in cls.__dict__)
-        return _restore, (plain, self._library.__name__), self.__dict__.copy()
+    _library_of = staticmethod(library_of)
 
+    @staticmethod
+    def _no_environment(found: Any) -> TraceError:
+        return TraceError("no environment to wrap", expected="a gym.Env or gymnasium.Env", found=repr(found)[:80])
 
-def _restore(cls: type[TraceRecordingWrapper], library: str) -> Any:
-    return _new(_class_for(cls, __import__(library)))
+    @staticmethod
+    def _bases_of(library: types.ModuleType) -> tuple[type, ...]:
+        saver = _argument_saver(library)
+        return (library.Wrapper,) if saver is None else (library.Wrapper, saver)
 
-
-def _no_environment(found: Any) -> TraceError:
-    return TraceError("no environment to wrap", expected="a gym.Env or gymnasium.Env", found=repr(found)[:80])
-
-
-def _new(made: Any) -> Any:
-    return super(TraceRecordingWrapper, made).__new__(
-        made
-    )  # of the library: old gyms keep account of environments there
+    @staticmethod
+    def _methods_for(base: type) -> dict[str, Any]:
+        return {name: method for name, method in _OPTIONAL_METHODS.items() if hasattr(base, name)}
 
 
 def _argument_saver(library: types.ModuleType) -> Any:
     """What makes the arguments part of `env.spec`; None where the library has no such thing."""
     return getattr(getattr(library, "utils", None), "RecordConstructorArgs", None)
-
-
-def _class_for(cls: type, library: types.ModuleType) -> Any:
-    """`cls` as a Wrapper of `library`."""
-    key = (cls, library.__name__)
-    if key not in _classes:
-        saver = _argument_saver(library)
-        bases = (cls, library.Wrapper) if saver is None else (cls, library.Wrapper, saver)
-        names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
-        methods = {name: method for name, method in _OPTIONAL_METHODS.items() if hasattr(library.Wrapper, name)}
-        members = {**names, **methods, "_library": library}
-        _classes[key] = types.new_class(cls.__name__, bases, {}, lambda namespace: namespace.update(members))
-    return _classes[key]
 
 
 def _seed(self: Any, seed: Any = None) -> Any:
