@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .index import Trace
     from .playback import TraceRecordingReader, scan_recorded_traces
     from .recording import TraceRecording, optimize_list_of_ndarrays
-    from .wrappers import TraceRecordingWrapper
+    from .wrappers import TraceRecordingVectorWrapper, TraceRecordingWrapper
 
 _HOMES = {
     "ClosedError": "errors",
@@ -31,6 +31,7 @@ _HOMES = {
     "TraceError": "errors",
     "TraceRecording": "recording",
     "TraceRecordingReader": "playback",
+    "TraceRecordingVectorWrapper": "wrappers",
     "TraceRecordingWrapper": "wrappers",
     "TupleColumns": "episode",
     "optimize_list_of_ndarrays": "recording",
@@ -48,6 +49,7 @@ __all__ = [
     "TraceError",
     "TraceRecording",
     "TraceRecordingReader",
+    "TraceRecordingVectorWrapper",
     "TraceRecordingWrapper",
     "TupleColumns",
     "__version__",

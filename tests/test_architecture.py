@@ -27,17 +27,19 @@ LAYERS = [
     {"trace"},
     {"recording", "index"},
     {"playback"},
-    {"wrappers.api"},
-    {"wrappers.trace_recording"},
+    {"wrappers.api", "wrappers.adopted"},
+    {"wrappers.autoreset"},
+    {"wrappers.trace_recording", "wrappers.vector"},
     {"wrappers"},
     {"check", "test_recording"},
     {"repair"},
     {"cli"},
     {"__main__"},
 ]
-WRITING = {"columns", "lane", "stream", "trace", "recording", "wrappers.api", "wrappers.trace_recording", "wrappers"}
+WRAPPERS = {f"wrappers.{name}" for name in ("adopted", "api", "autoreset", "trace_recording", "vector")} | {"wrappers"}
+WRITING = {"columns", "lane", "stream", "trace", "recording"} | WRAPPERS
 READING = {"header", "index", "playback", "check"}
-KNOWS_GYM = {"wrappers.api", "wrappers.trace_recording", "wrappers"}
+KNOWS_GYM = WRAPPERS
 BY_NAME = {"cli", "test_recording"}  # make environments, and so import the library that they are asked for
 STANDARD_OR_NUMPY = {"numpy", "isal"}  # isal is tried, and zlib does where it is absent
 

@@ -1,5 +1,6 @@
 """The recorders that go around environments. The only modules that know Gym's interfaces."""
 
 from .trace_recording import TraceRecordingWrapper
+from .vector import TraceRecordingVectorWrapper
 
-__all__ = ["TraceRecordingWrapper"]
+__all__ = ["TraceRecordingVectorWrapper", "TraceRecordingWrapper"]
