@@ -53,6 +53,7 @@ class Flavour:
         self.masks = library == "gymnasium" and GYMNASIUM >= (1, 1) and facts.get("masks", True)
         self.by_column = not self.seeds_apart
         self.keeps_plans = facts.get("keeps_plans", False)
+        self.rewards = facts.get("rewards", "float64")  # what it makes of them
         self.spaces = import_module("gymnasium" if library == "stable_baselines3" else library).spaces
         self.env = import_module("gymnasium" if library == "stable_baselines3" else library).Env
 
@@ -102,7 +103,7 @@ def flavours():
     if SB3 is not None:
         from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-        found["sb3 dummy"] = Flavour("stable_baselines3", "same step", DummyVecEnv)
+        found["sb3 dummy"] = Flavour("stable_baselines3", "same step", DummyVecEnv, rewards="float32")
         make = partial(SubprocVecEnv, start_method="fork")
         found["sb3 subproc"] = Flavour("stable_baselines3", "same step", make)
     return found
@@ -245,15 +246,14 @@ class Alone:
 
     def reset(self, seed=None, options=None, with_info=True):
         self.end("reset")
-        if self.flavour.seeds_apart and self.flavour.library == "gym":
+        arguments = {"seed": seed, "options": options}
+        if self.flavour.library == "gym" and GYM < (0, 22):
+            arguments = {}
             if seed is not None:
                 self.env.seed(seed)
-            result = self.env.reset()
-        else:
-            arguments = {"seed": seed, "options": options}
-            if self.flavour.old and with_info:
-                arguments["return_info"] = True
-            result = self.env.reset(**arguments)
+        elif self.flavour.old and with_info:
+            arguments["return_info"] = True
+        result = self.env.reset(**arguments)
         observation, info = result if not self.flavour.old or "return_info" in arguments else (result, {})
         episode = {"observations": [observation], "actions": [], "rewards": [], "infos": [info]}
         self.episodes.append({**episode, "seed": seed, "options": options, "flags": None, "ended_by": None})
@@ -269,8 +269,8 @@ class Alone:
                 info.pop("TimeLimit.truncated", None)
         else:
             flags = result[2:4]
-        episode = self.episodes[-1]
-        for key, value in zip(("observations", "rewards", "actions", "infos"), (*result[:2], action, info)):
+        episode, reward = self.episodes[-1], np.dtype(self.flavour.rewards).type(result[1])
+        for key, value in zip(("observations", "rewards", "actions", "infos"), (result[0], reward, action, info)):
             episode[key].append(value)
         episode["flags"] = flags
         self.over = any(flags)

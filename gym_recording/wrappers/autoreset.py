@@ -40,6 +40,7 @@ class Facts(NamedTuple):
         masks: whether `reset` takes `options["reset_mask"]`.
         adds_truncated: whether it adds `TimeLimit.truncated` to the infos of the environments.
         by_column: whether actions of Dict and Tuple spaces come as a dict or tuple of batches; else one for each.
+        by_attribute: whether seeds and options of a reset, and the infos that it gives, are attributes.
         keeps_plans: whether a `reset` leaves those resets to come that were due with the next step.
     """
 
@@ -47,6 +48,7 @@ class Facts(NamedTuple):
     masks: bool = False
     adds_truncated: bool = False
     by_column: bool = True
+    by_attribute: bool = False
     keeps_plans: bool = False
 
 
@@ -59,7 +61,7 @@ _FACTS: dict[str, list[tuple[tuple[int, int], Facts]]] = {
         ((0, 22), Facts(SAME_STEP)),
         ((0, 0), Facts(SAME_STEP, by_column=False)),
     ],
-    "stable_baselines3": [((0, 0), Facts(SAME_STEP, adds_truncated=True, by_column=False))],
+    "stable_baselines3": [((0, 0), Facts(SAME_STEP, adds_truncated=True, by_column=False, by_attribute=True))],
 }
 
 

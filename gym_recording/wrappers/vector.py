@@ -249,7 +249,7 @@ class TraceRecordingVectorWrapper(Adopted):
             if mask.shape == (count,):  # else it refuses
                 chosen = mask.tolist()
         base = base_of(self._inner)
-        if "reset_infos" in self.__dict__:  # Stable-Baselines3, where both were said before
+        if self._facts.by_attribute:
             seeds, several = base._seeds, [given or None for given in base._options]
         else:
             seed, self._seeds_to_come = arguments.get("seed", self._seeds_to_come), None
@@ -257,14 +257,16 @@ class TraceRecordingVectorWrapper(Adopted):
         for lane, is_reset in zip(self.recording.lanes, chosen):
             if is_reset:
                 self.recording.end(lane)
-        return chosen, seeds, several, reset_gives_info(_package(self._library), arguments)
+        gives_info = not self._facts.by_attribute and reset_gives_info(_package(self._library), arguments)
+        return chosen, seeds, several, gives_info
 
     def _finish_reset(
         self, result: Any, chosen: list[bool], seeds: list[Any], options: list[Any], gives_info: bool
     ) -> Any:
         """Records the first observations."""
         recording, count = self.recording, self._count
-        observations, infos = result if gives_info else (result, self._reset_infos())
+        is_pair = gives_info and isinstance(result, tuple) and len(result) == 2
+        observations, infos = result if is_pair else (result, self._reset_infos())
         if not self._facts.keeps_plans:
             self._due = [due and not is_reset for due, is_reset in zip(self._due, chosen)]
         rows = rows_of(observations, self._space("observation_space"), count, "observations")
@@ -281,10 +283,10 @@ class TraceRecordingVectorWrapper(Adopted):
         return result
 
     def _reset_infos(self) -> Any:
-        """Of the last resets, by lane: of Stable-Baselines3, which keeps them; None for each of the others."""
-        if "reset_infos" not in self.__dict__:
+        """The infos of the last reset of each lane, where they are kept; None for each elsewhere."""
+        if not self._facts.by_attribute:
             return [None] * self._count
-        self.reset_infos = base_of(self._inner).reset_infos
+        self.reset_infos = base_of(self._inner).reset_infos  # whoever looks for them here finds them
         return self.reset_infos
 
     def _space(self, name: str) -> Any:
