@@ -4,7 +4,6 @@ The same file runs under gymnasium 0.26 and later, gym 0.21 and later, and Stabl
 skipped. Every sub-environment is played a second time alone, with the same seeds and actions, and all is compared.
 """
 
-import os
 import re
 import warnings
 from functools import partial
@@ -13,14 +12,11 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from environments import same, same_rows
+from environments import same_rows
 
 from gym_recording import (
-    ClosedError,
-    TraceError,
     TraceRecordingReader,
     TraceRecordingVectorWrapper,
-    TraceRecordingWrapper,
 )
 
 LANES = 4
