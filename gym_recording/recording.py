@@ -23,7 +23,7 @@ from .columns import Column, size_of
 from .errors import TraceError
 from .format import read_document, write_document
 from .lane import FIRST_WATCH, Lane, LiveRows
-from .rows import PiecedArray
+from .rows import BLOCK_BYTES, LARGE_ROW, PiecedArray
 from .trace import Batch, TraceWriter, finish, utc_now
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ FLUSH_INTERVAL = 30.0  # seconds
 # An episode that outgrows so many batches is streamed, so many at a time: each time costs several files.
 STREAM_BATCHES = 4
 LANES_BATCHES = 200  # the running episodes of all lanes together; with batches of 5 MB that is 1 GB of memory
+LANES_BLOCKS_BYTES = 1 << 28  # the blocks that the lanes are filling, together
 _EPISODE_BYTES = 800  # of header, for a small episode; only the trigger uses this estimate
 _WITH_ARRAYS = ("observations", "actions", "rewards", "infos")  # members of an episode that take room
 
@@ -121,9 +122,11 @@ class TraceRecording:
         self.episode_id = 0
         self._trace = trace = TraceWriter(self.directory, durability == "fsync", self._interval(), library, members)
         self.lanes = trace.lanes
+        clock = time.time if timestamps else None
+        block = min(BLOCK_BYTES, max(LARGE_ROW, LANES_BLOCKS_BYTES // (lanes or 1)))
         for number in [None] if lanes is None else range(lanes):
-            clock = time.time if timestamps else None
-            self.lanes.append(Lane(lambda: trace.batch.episodes, number, infos=infos, clock=clock))
+            lane = Lane(lambda: trace.batch.episodes, number, infos=infos, clock=clock, block_bytes=block)
+            self.lanes.append(lane)
         self.lane = self.lanes[0]
         self._full = False
         self.observations = LiveRows(self.lane, "observations")
