@@ -7,13 +7,13 @@ batches are committed in `trace`.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import tempfile
 import time
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ import numpy as np
 from . import files
 from .columns import Column, size_of
 from .errors import TraceError
-from .format import read_document, write_document
 from .lane import FIRST_WATCH, Lane, LiveRows
+from .options import at_least_one, at_least_zero, json_copy, one_of
 from .rows import BLOCK_BYTES, LARGE_ROW, PiecedArray
 from .trace import Batch, TraceWriter, finish, utc_now
 
@@ -95,8 +95,7 @@ class TraceRecording:
         library: str | None = None,
         lanes: int | None = None,
     ) -> None:
-        if durability not in ("fsync", "none"):
-            raise TraceError("unknown", field="durability", expected='"fsync" or "none"', found=repr(durability))
+        one_of(durability, ("fsync", "none"), "durability")
         self._arguments = {
             "durability": durability,
             "infos": infos,
@@ -106,18 +105,17 @@ class TraceRecording:
             "library": library,
             "lanes": lanes,
         }
-        if lanes is not None and (isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 1):
-            raise TraceError("malformed", field="lanes", expected="a number from 1 on, or None", found=repr(lanes)[:80])
-        members = {"env": _json_copy(env, "env"), "metadata": _json_copy(metadata, "metadata")}
+        at_least_one(lanes, "lanes")
+        members = {"env": json_copy(env, "env"), "metadata": json_copy(metadata, "metadata")}
         if directory is None:
             directory = tempfile.mkdtemp(prefix="openai.gym.")
         elif not isinstance(directory, (str, bytes, os.PathLike)) or not os.fspath(directory):
             raise TraceError("malformed", field="directory", expected="a path", found=repr(directory)[:80])
         self.directory = os.path.abspath(os.fsdecode(directory))
         files.make_directory(self.directory, durability == "fsync")
-        self._buffer_batch_size: int | None = _at_least_zero(buffer_batch_size, "buffer_batch_size")
-        self._flush_interval: float | None = _at_least_zero(flush_interval, "flush_interval")
-        self._batch_bytes: int | None = _at_least_zero(batch_bytes, "batch_bytes")
+        self._buffer_batch_size: int | None = at_least_zero(buffer_batch_size, "buffer_batch_size")
+        self._flush_interval: float | None = at_least_zero(flush_interval, "flush_interval")
+        self._batch_bytes: int | None = at_least_zero(batch_bytes, "batch_bytes")
         self.closed = False
         self.episode_id = 0
         self._trace = trace = TraceWriter(self.directory, durability == "fsync", self._interval(), library, members)
@@ -179,7 +177,7 @@ class TraceRecording:
 
     @buffer_batch_size.setter
     def buffer_batch_size(self, steps: int | None) -> None:
-        self._buffer_batch_size = _at_least_zero(steps, "buffer_batch_size")
+        self._buffer_batch_size = at_least_zero(steps, "buffer_batch_size")
         self._set_deadline()
 
     @property
@@ -188,7 +186,7 @@ class TraceRecording:
 
     @flush_interval.setter
     def flush_interval(self, seconds: float | None) -> None:
-        self._flush_interval = _at_least_zero(seconds, "flush_interval")
+        self._flush_interval = at_least_zero(seconds, "flush_interval")
         self._set_deadline()
 
     @property
@@ -197,7 +195,7 @@ class TraceRecording:
 
     @batch_bytes.setter
     def batch_bytes(self, size: int | None) -> None:
-        self._batch_bytes = _at_least_zero(size, "batch_bytes")
+        self._batch_bytes = at_least_zero(size, "batch_bytes")
 
     # ---- recording
 
@@ -376,39 +374,8 @@ class TraceRecording:
 
         It has a trace of its own and begins empty, because what was recorded before belongs to the original.
         """
-        names = ("buffer_batch_size", "batch_bytes", "flush_interval")
-        return _copy_of, (
-            type(self),
-            self.directory,
-            {**self._arguments, **{name: getattr(self, name) for name in names}},
-        )
-
-
-def _copy_of(cls: type[TraceRecording], directory: str, arguments: dict[str, Any]) -> TraceRecording:
-    return cls(directory, **arguments)
-
-
-def _json_copy(value: Mapping[str, Any] | None, field: str) -> Any:
-    """A copy of a JSON object that nobody else can change, and that any reader will take."""
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
-        raise TraceError("malformed", field=field, expected="a dict", found=str(type(value)))
-    try:
-        text = json.dumps(value, allow_nan=False)
-        copy = read_document(write_document(f'"value": {text}'), field)["value"]
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TraceError(f"cannot be written as JSON: {error}", field=field) from error
-    if json.dumps(copy) != text:
-        raise TraceError("cannot be written as JSON: keys must be text", field=field)
-    return copy
-
-
-def _at_least_zero(value: Any, field: str) -> Any:
-    """An option that is a number or None."""
-    if value is not None and not (isinstance(value, (int, float, np.number)) and value >= 0):
-        raise TraceError("malformed", field=field, expected="a number from 0 on, or None", found=repr(value)[:80])
-    return value
+        options = {name: getattr(self, name) for name in ("buffer_batch_size", "batch_bytes", "flush_interval")}
+        return partial(type(self), self.directory, **self._arguments, **options), ()
 
 
 def optimize_list_of_ndarrays(values: Any) -> Any:

@@ -20,7 +20,7 @@ LAYERS = [
     {"errors"},
     {"values", "files", "episode", "lock"},
     {"format", "rows"},
-    {"columns", "layout"},
+    {"columns", "layout", "options"},
     {"batch", "header"},
     {"stream"},
     {"lane"},
