@@ -96,7 +96,7 @@ class TraceRecording:
         lanes: int | None = None,
     ) -> None:
         one_of(durability, ("fsync", "none"), "durability")
-        self._arguments = {
+        self._arguments: dict[str, Any] = {
             "durability": durability,
             "infos": infos,
             "timestamps": timestamps,
@@ -374,7 +374,9 @@ class TraceRecording:
 
         It has a trace of its own and begins empty, because what was recorded before belongs to the original.
         """
-        options = {name: getattr(self, name) for name in ("buffer_batch_size", "batch_bytes", "flush_interval")}
+        options: dict[str, Any] = {
+            name: getattr(self, name) for name in ("buffer_batch_size", "batch_bytes", "flush_interval")
+        }
         return partial(type(self), self.directory, **self._arguments, **options), ()
 
 
