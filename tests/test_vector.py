@@ -4,7 +4,10 @@ The same file runs under gymnasium 0.26 and later, gym 0.21 and later, and Stabl
 skipped. Every sub-environment is played a second time alone, with the same seeds and actions, and all is compared.
 """
 
+import copy
+import os
 import re
+import threading
 import warnings
 from functools import partial
 from importlib import import_module
@@ -12,11 +15,14 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from environments import same_rows
+from environments import Convertible, same_rows
 
 from gym_recording import (
+    ClosedError,
+    TraceError,
     TraceRecordingReader,
     TraceRecordingVectorWrapper,
+    TraceRecordingWrapper,
 )
 
 LANES = 4
@@ -411,3 +417,362 @@ def test_a_lane_holds_what_its_sub_environment_gives_alone(flavour, kind, tmp_pa
     assert {1, 2, 3, 4, 5, 6} <= set(lengths)
     ends = {episode.ended_by for number in found for episode in found[number]}
     assert {"terminated", "truncated", "reset"} <= ends
+
+
+SOME = [pytest.param(flavour, id=name) for name, flavour in FLAVOURS.items() if "copies" not in name]
+SYNC = [param for param in SOME if "sync" in param.id.split(",")[0].split() or "dummy" in param.id]
+
+
+@pytest.mark.parametrize("options", [{"flush_interval": 0}, {"batch_bytes": 0}, {"batch_bytes": 3000}], ids=str)
+@pytest.mark.parametrize("flavour", SYNC)
+def test_lanes_that_are_written_while_they_run_hold_the_same(flavour, options, tmp_path):
+    both = Both(tmp_path, flavour, "dict", **options)
+    both.reset(seed=5)
+    for _ in range(20):
+        both.step()
+    both.envs.recording.save_complete()
+    both.step()
+    both.close()
+    both.compare()
+
+
+@pytest.mark.parametrize("flavour", SOME)
+def test_a_step_in_two_halves_is_recorded_too(flavour, tmp_path):
+    both = Both(tmp_path, flavour)
+    envs = both.envs
+    if not hasattr(envs, "step_async"):
+        pytest.skip("steps and resets of this library have no halves")
+    assert envs.step.__func__ is TraceRecordingVectorWrapper.step
+    both.envs = Halves(envs)
+    both.reset(seed=5)
+    for _ in range(12):
+        both.step()
+    both.reset()
+    both.step()
+    both.close()
+    both.compare()
+
+
+class Halves:
+    """Makes steps and resets in two halves, where there are two."""
+
+    def __init__(self, envs):
+        self.envs = envs
+
+    def __getattr__(self, name):
+        return getattr(self.envs, name)
+
+    def step(self, actions):
+        self.envs.step_async(actions)
+        return self.envs.step_wait()
+
+    def reset(self, **arguments):
+        if not hasattr(type(self.envs), "reset_async"):
+            return self.envs.reset(**arguments)
+        self.envs.reset_async(**arguments)
+        sync = "Sync" in type(self.envs.unwrapped).__name__ and "Async" not in type(self.envs.unwrapped).__name__
+        return self.envs.reset_wait(**(arguments if sync else {}))
+
+
+@pytest.mark.parametrize("flavour", SYNC)
+def test_the_wrapper_is_one_of_the_library_and_passes_everything_on(flavour, tmp_path):
+    both = Both(tmp_path, flavour)
+    kind = type(both.envs)
+    assert (kind.__name__, kind.__module__) == ("TraceRecordingVectorWrapper", "gym_recording.wrappers.vector")
+    base = next(cls for cls in kind.__mro__ if cls.__name__ in ("VectorWrapper", "VectorEnvWrapper", "VecEnvWrapper"))
+    assert base.__module__.partition(".")[0] == flavour.library
+    assert both.envs.unwrapped is both.vector
+    assert both.envs.num_envs == LANES
+    assert both.envs.directory == str(tmp_path)
+    both.reset(seed=1)
+    result = both.step()
+    assert len(result) == (4 if flavour.four else 5)
+    description = both.envs.recording._trace.members["env"]
+    assert description["observation_space"]["shape"] == [3]  # of one sub-environment
+    both.close()
+    with pytest.raises(ClosedError):
+        both.step()
+
+
+@pytest.mark.parametrize("flavour", SYNC)
+def test_each_wrapper_names_the_other(flavour, tmp_path):
+    vector = flavour.make([partial(make_env, "box", flavour, 0)])
+    with pytest.raises(TraceError, match="TraceRecordingVectorWrapper"):
+        TraceRecordingWrapper(vector, tmp_path)
+    with pytest.raises(TraceError, match="TraceRecordingWrapper"):
+        TraceRecordingVectorWrapper(make_env("box", flavour, 0), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    vector.close()
+
+
+@pytest.mark.parametrize("flavour", SYNC)
+def test_a_sub_environment_that_raises_cuts_the_episodes_and_nothing_else(flavour, tmp_path):
+    both = Both(tmp_path, flavour)
+    both.reset(seed=5)
+    for _ in range(6):
+        both.step()
+    while both.due[2]:  # a step that is only a reset fails not
+        both.step()
+    failing = np.array([1] * LANES)
+    both.envs.unwrapped.envs[2].fails = number_in(failing[0])
+    with pytest.raises(RuntimeError, match="a sub-environment fails"):
+        both.envs.step(failing)
+    both.envs.unwrapped.envs[2].fails = 0
+    both.envs.step(np.array([2] * LANES))
+    before = [alone.episodes[-1] for alone in both.alone]
+    both.envs.reset()
+    both.envs.close()
+    reader = TraceRecordingReader(tmp_path)
+    for number, last in enumerate(before):
+        episodes = sorted((e for e in reader if e.lane == number), key=lambda e: (e.started is None, e.started or ""))
+        whole = [episode for episode in episodes if not episode.headless]
+        played = [episode for episode in whole if len(episode.rewards)]
+        expected = [episode for episode in both.alone[number].episodes if episode["actions"]]
+        # No step that failed is there, and none twice.
+        for found, own in zip(played, expected):
+            assert same_rows(found.actions, own["actions"])
+            assert same_rows(found.observations, own["observations"])
+        assert len(played) == len(expected), (number, last)
+        for episode in episodes:
+            assert not episode.headless or (len(episode) == 1 and episode.actions[0] == 2)
+
+
+# ---- a vector environment of which every word is known
+
+needs_gymnasium = pytest.mark.skipif(GYMNASIUM is None or GYMNASIUM < (1, 1), reason="needs gymnasium 1.1 or later")
+
+
+class Spoken:
+    """Three lanes; what it returns is what it is told, and observations may be any objects."""
+
+    def __init__(self, *steps, metadata=(), count=3):
+        self.num_envs, self.metadata, self.script = count, dict(metadata), list(steps)
+        spaces = import_module("gymnasium").spaces
+        self.single_observation_space = self.observation_space = None
+        self.single_action_space, self.action_space = spaces.Discrete(9), None
+
+    def reset(self, **arguments):
+        return (0, 0, 0), {}
+
+    def step(self, actions):
+        self.actions = actions
+        step = self.script.pop(0)
+        if isinstance(step, BaseException):
+            raise step
+        return step
+
+
+def record_spoken(directory, *steps, **options):
+    """A wrapper around such an environment."""
+    from gymnasium.vector import VectorEnv
+
+    options = {"infos": True, "durability": "none", **options}
+    spoken = type("Spoken", (Spoken, VectorEnv), {})(*steps, metadata=options.pop("metadata", {}))
+    return TraceRecordingVectorWrapper(spoken, directory, **options)
+
+
+def step_of(observations, terminated=(0, 0, 0), infos=None, rewards=(1.0, 2.0, 3.0)):
+    flags = [bool(flag) for flag in terminated]
+    return observations, list(rewards), flags, [False] * 3, {} if infos is None else infos
+
+
+def lanes_in(directory):
+    """The episodes of each lane, in the order in which they began."""
+    found = {}
+    for episode in sorted(TraceRecordingReader(directory), key=lambda e: e.started or "~"):
+        found.setdefault(episode.lane, []).append(episode)
+    return found
+
+
+@needs_gymnasium
+@pytest.mark.parametrize("told", [True, False])
+def test_an_environment_that_does_not_say_when_it_resets_shows_it_at_the_first_end(told, tmp_path):
+    final = {"final_obs": np.array([None, 1.5, None]), "_final_obs": np.array([False, True, False])} if told else {}
+    envs = record_spoken(tmp_path, step_of((1, 1, 1), (0, 1, 0), final), step_of((2, 2, 2)))
+    envs.reset()
+    envs.step([4, 5, 6])
+    envs.step([7, 8, 9])
+    envs.close()
+    first, second = lanes_in(tmp_path)[1]
+    assert (list(first.observations), list(first.actions)) == ([0, 1.5 if told else 1], [5])
+    assert first.ended_by == "terminated"
+    assert (list(second.observations), list(second.actions)) == (([1, 2], [8]) if told else ([2], []))
+    assert [len(episode) for episode in lanes_in(tmp_path)[0]] == [2]
+
+
+@needs_gymnasium
+def test_a_last_observation_that_is_not_given_costs_the_last_step_and_is_said_once(tmp_path):
+    envs = record_spoken(
+        tmp_path,
+        step_of((1, 1, 1)),
+        step_of((2, 9, 2), (0, 1, 0)),
+        step_of((3, 8, 3), (0, 1, 0)),
+        metadata={"autoreset_mode": "SameStep"},
+    )
+    envs.reset()
+    envs.step([1, 1, 1])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        envs.step([2, 2, 2])
+        envs.step([3, 3, 3])
+    envs.close()
+    assert ["terminal_observation" in str(warning.message) for warning in said] == [True]
+    episodes = lanes_in(tmp_path)
+    assert [list(episode.observations) for episode in episodes[1]] == [[0, 1], [9], [8]]
+    assert [list(episode.observations) for episode in episodes[0]] == [[0, 1, 2, 3]]
+
+
+@needs_gymnasium
+def test_infos_without_masks_are_rows_where_they_have_a_row_for_each_and_else_for_all(tmp_path):
+    infos = {
+        "row": [1, 2, 3],
+        "all": 7,
+        "text": "abc",
+        "deep": {"x": np.array([4, 5, 6]), "_x": np.array([True, False, True])},
+        "some": np.array([1.5, 0, 0]),
+        "_some": np.array([True, False, False]),
+    }
+    envs = record_spoken(tmp_path, step_of((1, 1, 1), infos=infos))
+    envs.reset()
+    envs.step([1, 1, 1])
+    envs.close()
+    found = [lanes_in(tmp_path)[number][0].infos[1] for number in range(3)]
+    common = {"all": 7, "text": "abc"}
+    assert found == [
+        {"row": 1, **common, "deep": {"x": 4}, "some": 1.5},
+        {"row": 2, **common, "deep": {}},
+        {"row": 3, **common, "deep": {"x": 6}},
+    ]
+
+
+@needs_gymnasium
+def test_a_value_that_cannot_be_stored_costs_its_own_lane_a_step_and_no_other(tmp_path):
+    envs = record_spoken(tmp_path, step_of((1, object(), 1)), step_of((2, 2, 2)))
+    envs.reset()
+    with pytest.raises(TraceError, match="observations: cannot store"):
+        envs.step([1, 1, 1])
+    envs.step([2, 2, 2])
+    envs.close()
+    episodes = lanes_in(tmp_path)
+    assert [list(episodes[number][0].actions) for number in range(3)] == [[1, 2], [2], [1, 2]]
+    assert [episodes[number][0].gaps for number in range(3)] == [(), (0,), ()]
+
+
+@needs_gymnasium
+def test_an_action_that_cannot_be_stored_is_not_stepped_and_nothing_is_recorded(tmp_path):
+    envs = record_spoken(tmp_path, step_of((1, 1, 1)))
+    envs.reset()
+    with pytest.raises(TraceError, match="actions: cannot store"):
+        envs.step([1, object(), 1])
+    assert not hasattr(envs.unwrapped, "actions")
+    with pytest.raises(TraceError, match=r"actions.*expected 3, one a lane, found 2"):
+        envs.step([1, 1])
+    envs.step(iter([2, 3, 4]))
+    assert envs.unwrapped.actions == [2, 3, 4]
+    envs.close()
+    assert [[list(e.actions), e.gaps] for (e,) in lanes_in(tmp_path).values()] == [[[2], ()], [[3], ()], [[4], ()]]
+
+
+@needs_gymnasium
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_an_interrupt_between_lanes_leaves_whole_episodes_and_doubles_nothing(mode, tmp_path):
+    infos = {"final_obs": [5, 5, 5], "_final_obs": [True, False, True]} if mode == "SameStep" else {}
+    interrupting = (1, Convertible(KeyboardInterrupt()), 1)
+    envs = record_spoken(
+        tmp_path,
+        step_of(interrupting, (1, 0, 1), infos),  # lane 0 has recorded it, 1 half, 2 not
+        step_of((2, 2, 2)),
+        step_of((3, 3, 3)),
+        metadata={"autoreset_mode": mode},
+    )
+    envs.reset()
+    with pytest.raises(KeyboardInterrupt):
+        envs.step([1, 1, 1])
+    envs.step([2, 2, 2])
+    envs.step([3, 3, 3])
+    envs.close()
+    found = {
+        number: [(list(e.observations), list(e.actions), e.headless) for e in episodes]
+        for number, episodes in lanes_in(tmp_path).items()
+    }
+    after = {  # lane 0; lane 2
+        "NextStep": ([([0, 1], [1], False), ([2, 3], [3], False)], [([0], [], False), ([2, 3], [3], False)]),
+        "SameStep": (
+            [([0, 5], [1], False), ([1, 2, 3], [2, 3], False)],
+            [([0], [], False), ([2, 3], [2, 3], True)],
+        ),
+        "Disabled": ([([0, 1, 2, 3], [1, 2, 3], False)], [([0], [], False), ([2, 3], [2, 3], True)]),
+    }[mode]
+    assert found == {0: after[0], 1: [([0], [], False), ([2, 3], [2, 3], True)], 2: after[1]}
+
+
+@needs_gymnasium
+def test_a_recorder_that_is_closed_in_the_middle_of_a_step_has_what_came_before(tmp_path):
+    envs = record_spoken(tmp_path, step_of((1, 1, 1)), step_of((2, 2, 2)))
+    envs.reset()
+    envs.step([1, 1, 1])
+    inner_step = envs.unwrapped.step
+
+    def step(actions):
+        envs.recording.close()
+        return inner_step(actions)
+
+    envs.unwrapped.step = step
+    assert envs.step([2, 2, 2])[0] == (2, 2, 2)
+    assert [len(episodes[0]) for episodes in lanes_in(tmp_path).values()] == [1, 1, 1]
+    with pytest.raises(ClosedError):
+        envs.step([3, 3, 3])
+
+
+@needs_gymnasium
+def test_a_copy_is_a_recorder_of_its_own_with_as_many_lanes(tmp_path):
+    envs = record_spoken(tmp_path, step_of((1, 1, 1)))
+    envs.reset()
+    other = copy.deepcopy(envs)
+    other.reset()
+    for each in (envs, other):
+        each.step([1, 2, 3])
+        each.close()
+    reader = TraceRecordingReader(tmp_path)
+    assert len(reader.traces) == 2
+    assert sorted((e.lane, list(e.actions)) for e in reader) == [(n, [n + 1]) for n in range(3) for _ in range(2)]
+
+
+@needs_gymnasium
+def test_an_int_seed_of_an_environment_that_is_no_sum_of_others_is_recorded_as_it_was_given(tmp_path):
+    envs = record_spoken(tmp_path)
+    envs.reset(seed=5, options={"a": 1})
+    envs.close()
+    assert [(e.seed, e.options) for (e,) in lanes_in(tmp_path).values()] == [(5, {"a": 1})] * 3
+
+
+@needs_gymnasium
+def test_many_lanes_take_no_thread_no_descriptor_and_one_trace(tmp_path):
+    from gymnasium.vector import VectorEnv
+
+    count = 600
+    never = np.zeros(count, bool)
+    step, reset = [  # for every third lane
+        (tuple(range(count)), np.ones(count), flags, never, {}) for flags in (np.arange(count) % 3 == 0, never)
+    ]
+    steps, metadata = [step, reset] * 3, {"autoreset_mode": "NextStep"}
+    many = type("Many", (Spoken, VectorEnv), {})(*steps, metadata=metadata, count=count)
+    many.reset = lambda: (tuple(range(count)), {})
+    threads, descriptors = threading.active_count(), len(os.listdir("/dev/fd"))
+    envs = TraceRecordingVectorWrapper(many, tmp_path)
+    envs.reset()
+    for number in range(6):
+        if number == 3:
+            envs.recording.deadline = 0  # a flush interval has gone: all that runs is written
+        envs.step(np.arange(count))
+    assert threading.active_count() <= threads + 1 + 16  # the commit, and those that wait for its files
+    envs.recording.save_complete()
+    assert threading.active_count() == threads
+    assert len(os.listdir("/dev/fd")) <= descriptors + 1  # the lock
+    envs.close()
+    reader = TraceRecordingReader(tmp_path)
+    assert len(reader.traces) == 1
+    lengths = {}
+    for episode in reader:
+        lengths.setdefault(episode.lane, []).append(len(episode))
+    assert {lane: sum(found) for lane, found in lengths.items()} == {n: 3 if n % 3 == 0 else 6 for n in range(count)}
