@@ -122,7 +122,7 @@ def sync_files(paths: Sequence[str]) -> None:
         OSError: it names the file. None of the files is to be trusted then.
     """
     left = deque(paths)
-    errors: list[OSError] = []
+    errors: list[BaseException] = []
 
     def work() -> None:
         while left and not errors:
@@ -138,6 +138,8 @@ def sync_files(paths: Sequence[str]) -> None:
                     os.close(descriptor)
             except OSError as error:
                 errors.append(OSError(error.errno, error.strerror or str(error), path))
+            except BaseException as error:  # whatever it is, this file is not synced
+                errors.append(error)
 
     threads: list[threading.Thread] = []
     try:
