@@ -470,8 +470,7 @@ class Halves:
         if not hasattr(type(self.envs), "reset_async"):
             return self.envs.reset(**arguments)
         self.envs.reset_async(**arguments)
-        sync = "Sync" in type(self.envs.unwrapped).__name__ and "Async" not in type(self.envs.unwrapped).__name__
-        return self.envs.reset_wait(**(arguments if sync else {}))
+        return self.envs.reset_wait(**arguments)
 
 
 @pytest.mark.parametrize("flavour", SYNC)
