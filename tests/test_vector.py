@@ -5,8 +5,10 @@ skipped. Every sub-environment is played a second time alone, with the same seed
 """
 
 import copy
+import itertools
 import os
 import re
+import sys
 import threading
 import warnings
 from functools import partial
@@ -724,6 +726,42 @@ def test_a_recorder_that_is_closed_in_the_middle_of_a_step_has_what_came_before(
 
 
 @needs_gymnasium
+@pytest.mark.parametrize("result", [None, (1, 2, 3), ((1, 1, 1), [0.0] * 3, [False] * 2, [False] * 3, {})], ids=str)
+def test_what_no_step_returns_is_an_error_and_the_next_step_is_recorded(result, tmp_path):
+    envs = record_spoken(tmp_path, result, step_of((2, 2, 2)))
+    envs.reset()
+    with pytest.raises(TraceError, match=r"step: not what it returns \(expected 4 or 5 values for 3 lanes, found"):
+        envs.step([1, 1, 1])
+    envs.step([2, 2, 2])
+    envs.close()
+    assert [[len(e) for e in episodes] for episodes in lanes_in(tmp_path).values()] == [[0, 1]] * 3
+
+
+@needs_gymnasium
+def test_the_options_of_a_masked_reset_are_recorded_without_the_mask(tmp_path):
+    envs = record_spoken(tmp_path, step_of((1, 1, 1)))
+    envs.reset()
+    envs.step([1, 1, 1])
+    envs.reset(options={"reset_mask": np.array([False, True, False]), "a": 1})
+    envs.close()
+    assert [[e.options for e in episodes] for episodes in lanes_in(tmp_path).values()] == [
+        [None],
+        [None, {"a": 1}],
+        [None],
+    ]
+
+
+@needs_gymnasium
+def test_an_episode_is_over_with_the_step_that_ends_it(tmp_path):
+    envs = record_spoken(tmp_path, step_of((1, 1, 1), (0, 1, 0)), metadata={"autoreset_mode": "NextStep"})
+    envs.reset()
+    envs.step([1, 1, 1])
+    assert len(envs.recording.episodes) == 1
+    assert not envs.recording.lanes[1].running
+    envs.close()
+
+
+@needs_gymnasium
 def test_a_copy_is_a_recorder_of_its_own_with_as_many_lanes(tmp_path):
     envs = record_spoken(tmp_path, step_of((1, 1, 1)))
     envs.reset()
@@ -775,3 +813,120 @@ def test_many_lanes_take_no_thread_no_descriptor_and_one_trace(tmp_path):
     for episode in reader:
         lengths.setdefault(episode.lane, []).append(len(episode))
     assert {lane: sum(found) for lane, found in lengths.items()} == {n: 3 if n % 3 == 0 else 6 for n in range(count)}
+
+
+# ---- interrupts at every moment
+
+
+class Truthful:
+    """Two lanes whose observations tell the lane, the episode and the time; it knows which action led to which."""
+
+    lengths = ((1, 3, 2, 1), (2, 1, 1, 4))
+
+    def __init__(self, mode):
+        self.num_envs, self.metadata, self.mode = 2, {"autoreset_mode": MODES[mode]}, mode
+        self.single_action_space = import_module("gymnasium").spaces.Discrete(9)
+        self.at, self.due, self.led = [[0, 0], [0, 0]], [False, False], {}
+
+    def tell(self, lane):
+        episode, step = self.at[lane]
+        return 10000 * lane + 100 * episode + step
+
+    def begin(self, lane):
+        self.at[lane] = [self.at[lane][0] + 1, 0]
+
+    def reset(self, seed=None, options=None):
+        for lane in range(2):
+            if options is None or options["reset_mask"][lane]:
+                self.begin(lane)
+                self.due[lane] = False
+        return tuple(map(self.tell, range(2))), {}
+
+    def step(self, actions):
+        flags, final = [False, False], np.array([None, None])
+        for lane in range(2):
+            if self.due[lane] and self.mode == "next step":
+                self.begin(lane)
+                self.due[lane] = False
+                continue
+            self.at[lane][1] += 1
+            self.led[self.tell(lane)] = int(actions[lane])
+            flags[lane] = self.at[lane][1] >= self.lengths[lane][self.at[lane][0] % 4]
+            self.due[lane] = flags[lane]
+            if flags[lane] and self.mode == "same step":
+                final[lane] = self.tell(lane)
+                self.begin(lane)
+                self.due[lane] = False
+        infos = {"final_obs": final, "_final_obs": np.array([one is not None for one in final])}
+        seen = tuple(map(self.tell, range(2)))
+        return seen, [0.0, 0.0], flags, [False, False], infos if self.mode == "same step" else {}
+
+
+def interrupting_at(number):
+    """A function for `sys.settrace` that interrupts before the line of that number, of the package's."""
+    lines = itertools.count()
+
+    def trace(frame, event, argument):
+        if f"gym_recording{os.sep}" not in frame.f_code.co_filename:
+            return None
+        if event == "line" and next(lines) == number:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    return trace
+
+
+def play_interrupted(directory, mode, number):
+    """Steps and resets of which one is interrupted, if there are so many lines; says whether, and what was played."""
+    from gymnasium.vector import VectorEnv
+
+    truth = type("Truthful", (Truthful, VectorEnv), {})(mode)
+    envs = TraceRecordingVectorWrapper(truth, directory, durability="none")
+    envs.reset()
+    whole, done = [], False
+    for step in range(9):
+        before = set(truth.led)
+        if step == 2:
+            sys.settrace(interrupting_at(number))
+        try:
+            envs.step([10 * step + 1, 10 * step + 2])
+            if step == 3 or (mode == "disabled" and any(truth.due)):
+                envs.reset(options={"reset_mask": np.array(truth.due if mode == "disabled" else [True, False])})
+            whole += sorted(set(truth.led) - before)
+        except KeyboardInterrupt:
+            done = True
+            if mode == "disabled" and any(truth.due):
+                envs.reset(options={"reset_mask": np.array(truth.due)})
+        if step == 4:
+            sys.settrace(None)
+    envs.close()
+    return done, truth, whole
+
+
+@needs_gymnasium
+@pytest.mark.parametrize("mode", list(MODES))
+def test_whatever_moment_an_interrupt_comes_at_every_transition_is_one_that_was_made(mode, tmp_path):
+    interrupts = 0
+    for number in itertools.count(0, 3):
+        directory = tmp_path / str(number)
+        done, truth, whole = play_interrupted(directory, mode, number)
+        seen = []
+        for lane, episodes in lanes_in(directory).items():
+            for episode in episodes:
+                rows = [int(row) for row in episode.observations]
+                assert {row // 100 for row in rows} <= {rows[0] // 100}, (number, rows)  # of one episode
+                assert rows[0] // 10000 == lane
+                assert episode.headless or rows[0] % 100 == 0, (number, rows)
+                assert rows == sorted(set(rows)), (number, rows)
+                steps = rows if episode.headless else rows[1:]
+                assert [truth.led[row] for row in steps] == list(episode.actions), (number, rows)
+                jumps = [n - 1 for n in range(1, len(rows)) if rows[n] != rows[n - 1] + 1]
+                assert set(jumps) <= set(episode.gaps), (number, rows)
+                seen += steps
+        assert len(seen) == len(set(seen)), number
+        assert set(whole) <= set(seen), number
+        interrupts += done
+        if not done:
+            break
+    assert interrupts > 50

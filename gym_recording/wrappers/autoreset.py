@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,6 +85,20 @@ def facts_of(envs: Any, library: ModuleType) -> Facts:
         kept = getattr(base_of(envs), "shared_memory", True) is False
         facts = facts._replace(keeps_plans=kept, autoreset=NEXT_STEP if version < (1, 1) else facts.autoreset)
     return facts
+
+
+def package_of(library: ModuleType) -> ModuleType:
+    """The library that a module belongs to."""
+    return sys.modules[library.__name__.partition(".")[0]]
+
+
+def one_of(envs: Any, observation_space: Any, action_space: Any) -> Any:
+    """What `describe` reads, of one sub-environment."""
+    spec = getattr(envs, "spec", None)
+    if spec is None:
+        first = next(iter(getattr(base_of(envs), "envs", None) or ()), None)
+        spec = getattr(first, "spec", None)
+    return SimpleNamespace(spec=spec, observation_space=observation_space, action_space=action_space)
 
 
 def base_of(envs: Any) -> Any:

@@ -8,12 +8,11 @@ fails, or is interrupted before all lanes have recorded it, ends the episodes of
 from __future__ import annotations
 
 import os
-import sys
 import time
 import types
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +34,8 @@ from .autoreset import (
     facts_of,
     final_observation,
     flags_of,
+    one_of,
+    package_of,
     rows_of,
     seeds_of,
     vector_library_of,
@@ -70,18 +71,18 @@ class TraceRecordingVectorWrapper(Adopted):
     def __init__(self, envs: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
         self._adopt(envs)
         super().__init__(envs)  # type: ignore[call-arg]  # the library's wrapper comes next
-        library = _package(self._library)
+        library = package_of(self._library)
         self._inner = envs
         self._count = count = int(envs.num_envs)
         self._facts = facts_of(envs, library)
         self._autoreset = self._facts.autoreset
         self._due = [False] * count  # whether the next step is a reset
-        self._ended = [False] * count  # by the flags of the last step
         self._is_open = False  # a step was begun, and not all lanes have recorded it
+        self._result: Any = None  # what that step returned, if it has
         self._seeds_to_come: Any = None  # of `seed`, for the next reset
         self._reset_arguments: dict[str, Any] = {}  # of `reset_async`
         self._warned = False
-        env = describe(_one_of(envs, self._space("observation_space"), self._space("action_space")))
+        env = describe(one_of(envs, self._space("observation_space"), self._space("action_space")))
         self.recording = TraceRecording(
             directory, **{"env": env, "library": library_version(library), "lanes": count, **kwargs}
         )
@@ -96,7 +97,8 @@ class TraceRecordingVectorWrapper(Adopted):
             OSError: a flush was due and failed; nothing recorded is lost.
         """
         actions = self._begin(actions)
-        return self._finish(self._inner.step(actions))
+        self._result = self._inner.step(actions)  # at once, so that no interrupt comes between
+        return self._finish()
 
     def reset(self, *args: Any, **kwargs: Any) -> Any:
         """Resets the sub-environments, which begins episodes, returns what the vector environment returned.
@@ -107,7 +109,8 @@ class TraceRecordingVectorWrapper(Adopted):
             ClosedError, TraceError, OSError: as `step`.
         """
         plan = self._begin_reset(kwargs)
-        return self._finish_reset(self._inner.reset(*args, **kwargs), *plan)
+        result, self._due = self._inner.reset(*args, **kwargs), plan.due  # at once, as in `step`
+        return self._finish_reset(result, plan)
 
     def close(self, *args: Any, **kwargs: Any) -> Any:
         """Writes everything and closes the vector environment.
@@ -128,14 +131,9 @@ class TraceRecordingVectorWrapper(Adopted):
         """Copies the actions; gives them back, because an iterator can be read only once."""
         if isinstance(actions, Iterator):
             actions = list(actions)
+        self._recover()
         recording = self.recording
         lanes = recording.lanes
-        if self._is_open:
-            for lane, ended in zip(lanes, self._ended):
-                # Not recorded, or recorded, but not that it was reset with that step.
-                if not lane.closed and (lane.dirty or (ended and lane.steps and self._autoreset == SAME_STEP)):
-                    recording.end(lane)
-            self._is_open = False
         space = self._space("action_space") if self._facts.by_column else None
         rows = rows_of(actions, space, self._count, "actions")
         begun = 0
@@ -154,21 +152,48 @@ class TraceRecordingVectorWrapper(Adopted):
         self._is_open = True
         return actions
 
-    def _finish(self, result: Any) -> Any:
-        """Records what the step begun led to."""
-        recording, count = self.recording, self._count
-        if recording.closed or not isinstance(result, tuple) or len(result) not in (4, 5):
-            return result
-        observations, rewards, *flags, infos = result
+    def _recover(self) -> None:
+        """Ends the episodes of lanes that have not recorded a step which was begun: it failed, or was interrupted."""
+        if not self._is_open:
+            return
+        ended = [False] * self._count if self._result is None else self._flags()[2]
+        for lane, is_over in zip(self.recording.lanes, ended):
+            # Also if it is recorded, and only the reset that came with it is not.
+            if not lane.closed and (lane.dirty or (is_over and lane.steps and self._autoreset == SAME_STEP)):
+                self.recording.end(lane)
+        self._close_step(ended)
+
+    def _close_step(self, ended: list[bool]) -> None:
+        """All is done for a step by which these episodes have ended. If this is interrupted, it is done anew."""
+        if self._result is not None:
+            self._due = ended if self._autoreset == NEXT_STEP else [False] * self._count
+        self._result = None
+        self._is_open = False
+
+    def _flags(self) -> tuple[list[Any], list[Any], list[bool]]:
+        """Of the step that has returned, for each lane: terminated, truncated, and whether its episode has ended."""
+        count, (_, _, *flags, infos) = self._count, self._result
         terminated = flags_of(flags[0], count)
         truncated = flags_of(flags[1], count) if len(flags) == 2 else [False] * count
         ended = [bool(one or other) for one, other in zip(terminated, truncated)]
-        each = LaneInfos(infos, count)
         if self._autoreset == UNSAID and any(ended):
-            self._autoreset = SAME_STEP if final_observation(each[ended.index(True)]) is not None else NEXT_STEP
-        due = self._due
-        self._due = ended if self._autoreset == NEXT_STEP else [False] * count
-        self._ended = ended
+            info = LaneInfos(infos, count)[ended.index(True)]
+            self._autoreset = SAME_STEP if final_observation(info) is not None else NEXT_STEP
+        return terminated, truncated, ended
+
+    def _finish(self) -> Any:
+        """Records what the step begun led to."""
+        recording, count, result = self.recording, self._count, self._result
+        if recording.closed:
+            return result
+        try:
+            observations, rewards, *_, infos = result
+            terminated, truncated, ended = self._flags()
+        except (TypeError, ValueError, IndexError) as error:
+            self._result = None
+            expected = f"4 or 5 values for {count} lanes"
+            raise TraceError("not what it returns", field="step", expected=expected, found=repr(result)[:80]) from error
+        each, due = LaneInfos(infos, count), self._due
         rows = rows_of(observations, self._space("observation_space"), count, "observations")
         gains = rows_of(rewards, None, count, "rewards")
         keeps_infos = recording.lane.infos is not None
@@ -182,14 +207,14 @@ class TraceRecordingVectorWrapper(Adopted):
                 elif not ended[number]:
                     lane.finish(*step, self._own(info) if keeps_infos else None)
                 else:
-                    if len(flags) == 1 and info.get(TRUNCATED, False):
+                    if len(result) == 4 and info.get(TRUNCATED, False):
                         step = *step[:2], False, True
                     self._finish_last(number, step, info)
             except TraceError as error:  # the other lanes do not lose their step for that
                 failed = failed or error
             if lane.steps >= lane.watch:
                 large.append(lane)
-        self._is_open = False
+        self._close_step(ended)
         if failed is not None:
             raise failed
         if large or any(ended) or time.monotonic() >= recording.deadline:
@@ -239,8 +264,9 @@ class TraceRecordingVectorWrapper(Adopted):
 
     # ---- a reset
 
-    def _begin_reset(self, arguments: Mapping[str, Any]) -> tuple[list[bool], list[Any], list[Any], bool]:
-        """Ends the episodes that a reset ends: of which lanes, their seeds and options, whether infos come with it."""
+    def _begin_reset(self, arguments: Mapping[str, Any]) -> _Reset:
+        """Ends the episodes that a reset with these arguments ends."""
+        self._recover()
         count, options = self._count, arguments.get("options")
         chosen = [True] * count
         if self._facts.masks and isinstance(options, Mapping) and "reset_mask" in options:
@@ -257,24 +283,22 @@ class TraceRecordingVectorWrapper(Adopted):
         for lane, is_reset in zip(self.recording.lanes, chosen):
             if is_reset:
                 self.recording.end(lane)
-        gives_info = not self._facts.by_attribute and reset_gives_info(_package(self._library), arguments)
-        return chosen, seeds, several, gives_info
+        gives_info = not self._facts.by_attribute and reset_gives_info(package_of(self._library), arguments)
+        keeps = self._facts.keeps_plans
+        due = [is_due and (keeps or not is_reset) for is_due, is_reset in zip(self._due, chosen)]
+        return _Reset(chosen, seeds, several, gives_info, due)
 
-    def _finish_reset(
-        self, result: Any, chosen: list[bool], seeds: list[Any], options: list[Any], gives_info: bool
-    ) -> Any:
+    def _finish_reset(self, result: Any, plan: _Reset) -> Any:
         """Records the first observations."""
         recording, count = self.recording, self._count
-        is_pair = gives_info and isinstance(result, tuple) and len(result) == 2
+        is_pair = plan.gives_info and isinstance(result, tuple) and len(result) == 2
         observations, infos = result if is_pair else (result, self._reset_infos())
-        if not self._facts.keeps_plans:
-            self._due = [due and not is_reset for due, is_reset in zip(self._due, chosen)]
         rows = rows_of(observations, self._space("observation_space"), count, "observations")
         each, failed = LaneInfos(infos, count), None
         for number, lane in enumerate(recording.lanes):
-            if chosen[number]:
+            if plan.chosen[number]:
                 try:
-                    recording.begin(lane, rows[number], seeds[number], options[number], each[number])
+                    recording.begin(lane, rows[number], plan.seeds[number], plan.options[number], each[number])
                 except TraceError as error:
                     failed = failed or error
         if failed is not None:
@@ -315,18 +339,14 @@ class TraceRecordingVectorWrapper(Adopted):
         return {name: method for name, method in _OPTIONAL_METHODS.items() if hasattr(base, name)}
 
 
-def _package(library: types.ModuleType) -> types.ModuleType:
-    """The library that a module belongs to."""
-    return sys.modules[library.__name__.partition(".")[0]]
+class _Reset(NamedTuple):
+    """What a reset is to do: for which lanes, with which seeds and options, and for which a reset is due after it."""
 
-
-def _one_of(envs: Any, observation_space: Any, action_space: Any) -> Any:
-    """What `describe` reads, of one sub-environment."""
-    spec = getattr(envs, "spec", None)
-    if spec is None:
-        first = next(iter(getattr(base_of(envs), "envs", None) or ()), None)
-        spec = getattr(first, "spec", None)
-    return types.SimpleNamespace(spec=spec, observation_space=observation_space, action_space=action_space)
+    chosen: list[bool]
+    seeds: list[Any]
+    options: list[Any]
+    gives_info: bool
+    due: list[bool]
 
 
 def _step_async(self: Any, actions: Any) -> Any:
@@ -344,7 +364,8 @@ def _step_async(self: Any, actions: Any) -> Any:
 
 def _step_wait(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Waits for the step and records it, as `step`."""
-    return self._finish(self._inner.step_wait(*args, **kwargs))
+    self._result = self._inner.step_wait(*args, **kwargs)
+    return self._finish()
 
 
 def _reset_async(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -357,7 +378,8 @@ def _reset_wait(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Waits for the reset and records it, as `reset`."""
     arguments, self._reset_arguments = self._reset_arguments, {}
     plan = self._begin_reset({**arguments, **kwargs})
-    return self._finish_reset(self._inner.reset_wait(*args, **kwargs), *plan)
+    result, self._due = self._inner.reset_wait(*args, **kwargs), plan.due
+    return self._finish_reset(result, plan)
 
 
 def _seed(self: Any, *args: Any, **kwargs: Any) -> Any:
