@@ -896,7 +896,9 @@ def play_interrupted(directory, mode, number):
             whole += sorted(set(truth.led) - before)
         except KeyboardInterrupt:
             done = True
-            if mode == "disabled" and any(truth.due):
+            if number % 2:
+                envs.reset()
+            elif mode == "disabled" and any(truth.due):
                 envs.reset(options={"reset_mask": np.array(truth.due)})
         if step == 4:
             sys.settrace(None)

@@ -21,6 +21,7 @@ from ..recording import TraceRecording
 from .adopted import Adopted
 from .api import describe, library_version, reset_gives_info
 from .autoreset import (
+    DISABLED,
     FINAL_INFO,
     FINAL_KEYS,
     FINAL_OBSERVATIONS,
@@ -140,9 +141,7 @@ class TraceRecordingVectorWrapper(Adopted):
         try:
             for lane, action, due in zip(lanes, rows, self._due):
                 begun += 1
-                if due:
-                    recording.end(lane)  # at the latest: an interrupt may have come before
-                else:
+                if not due:
                     lane.begin(action)
         except TraceError:
             for lane, due in zip(lanes[:begun], self._due):
@@ -158,8 +157,8 @@ class TraceRecordingVectorWrapper(Adopted):
             return
         ended = [False] * self._count if self._result is None else self._flags()[2]
         for lane, is_over in zip(self.recording.lanes, ended):
-            # Also if it is recorded, and only the reset that came with it is not.
-            if not lane.closed and (lane.dirty or (is_over and lane.steps and self._autoreset == SAME_STEP)):
+            # Also if it is recorded, and only that its episode is over is not.
+            if not lane.closed and (lane.dirty or (is_over and lane.steps and self._autoreset != DISABLED)):
                 self.recording.end(lane)
         self._close_step(ended)
 
@@ -236,8 +235,7 @@ class TraceRecordingVectorWrapper(Adopted):
             last = final_observation(info)
             try:
                 if last is None:
-                    lane.recover()
-                    self._warn()
+                    self._warn()  # and what was begun is cut back
                 else:
                     lane.finish(last, *step[1:], info.get(FINAL_INFO, own))
             except TraceError as error:  # the episode is over all the same
