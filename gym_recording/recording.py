@@ -281,7 +281,7 @@ class TraceRecording:
         return self._flush_interval
 
     def _set_deadline(self) -> None:
-        interval = self._interval()
+        interval = self._trace.flush_interval = self._interval()
         self.deadline = float("inf") if interval is None else time.monotonic() + interval
 
     def save_complete(self) -> None:

@@ -147,7 +147,7 @@ class TraceWriter:
     def _hold_lock(self) -> None:
         """Holds the lock of this process on the directory, which also shows that files can be put there."""
         if self.lock:
-            lock.renew(self.lock, self.flush_interval)
+            lock.renew(self.lock, self, self.flush_interval)
         else:
             path = os.path.join(os.path.realpath(self.directory), lock_name(_token))
             lock.acquire(path, self, self.flush_interval)

@@ -576,7 +576,7 @@ def test_when_only_a_forked_child_lives_on_the_parent_is_dead_and_the_child_aliv
 
 def test_a_repair_leaves_what_another_repair_is_at(recording, run_repair):
     (path,) = recording.glob("*.lock")
-    descriptor, _, _ = lock.take(str(path))
+    descriptor = lock.take(str(path)).descriptor
     before = contents(recording)
     assert len(run_repair(recording, code=0)["alive"]) == 1
     assert contents(recording) == before
