@@ -16,6 +16,7 @@ import platform
 import stat
 import threading
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 try:
@@ -33,6 +34,7 @@ _descriptors: dict[str, int] = {}
 _said: dict[str, bytes] = {}  # what the file says
 
 
+@lru_cache(maxsize=1)
 def boot_id() -> str | None:
     """What tells one boot of a machine from the next; None where the system does not say."""
     try:
@@ -161,7 +163,8 @@ class Taken:
             holds it.
         trusted: whether that settles it, which it does not where there are no locks.
         owner: what the file says of its owner.
-        made: the file was not there before; whoever took it removes it.
+        made: the file was not there before, or does not say whose it is: its maker does not hold it yet, or died there.
+            Whoever took it removes it.
     """
 
     descriptor: int | None
@@ -206,5 +209,5 @@ def _taken(descriptor: int, made: bool) -> Taken:
     try:
         owner = json.loads(os.read(descriptor, 4096))
     except (OSError, ValueError, RecursionError):
-        owner = {}
-    return Taken(descriptor, trusted, owner if isinstance(owner, dict) else {}, made)
+        owner = None
+    return Taken(descriptor, trusted, owner if isinstance(owner, dict) else {}, made or not owner)
