@@ -244,13 +244,20 @@ class _Repair:
         members: dict[str, Any] = {}
         with contextlib.suppress(TraceError, FileNotFoundError):
             members = read_manifest(files.read(self.directory, self.manifest, MAX_JSON_BYTES), self.manifest)
-        if self.trace.error is not None:  # what is damaged stays as it is
-            self.found.lost.append(f"{self.trace.error}")
+        error = self.trace.error
+        if error is not None and (
+            error.field == "format.version" or not self.trace.batches
+        ):  # a newer version knows it
+            self.found.lost.append(f"{error}")
             return
-        if members.get("closed") or members.get("repaired"):
+        if error is None and (members.get("closed") or members.get("repaired") or not (members or self.trace.batches)):
             return
-        if not members and not self.trace.batches:
-            return
+        if error is not None:
+            os.replace(*(os.path.join(self.directory, name) for name in (self.manifest, f"{self.manifest}.damaged")))
+            self.found.lost.append(
+                f"{error}; what it alone said is lost, its bytes are kept as {self.manifest}.damaged"
+            )
+            members = {}
         listed = {entry["fn"]: entry for entry in members.get("batches", [])}  # also what is missing or damaged now
         listed.update({b.file: {"first": b.first, "len": b.count, "fn": b.file} for b in self.kept})
         batches = sorted(listed.values(), key=lambda entry: entry["first"])
