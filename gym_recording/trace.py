@@ -32,6 +32,8 @@ from .stream import Stream
 if TYPE_CHECKING:
     from .lane import Lane
 
+HEADER_EPISODES = 100_000  # of one header: about 80 MB of JSON, far from what readers refuse
+
 _counter = itertools.count()
 _token = ""
 _writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
@@ -207,9 +209,10 @@ class TraceWriter:
         streams = [stream for stream in self.streams if stream.episode is not stream.written]
         ends = [min(stream.after, len(episodes)) if stream.first is None else 0 for stream in streams]
         for end, stream in [*zip(ends, streams), (len(episodes), None)]:
-            if end > done:
-                parts.append(encode_batch(episodes[done:end], first, blob_name(self.name, first)))
-                done, first = end, first + end - done
+            while done < end:
+                some = episodes[done : min(end, done + HEADER_EPISODES)]
+                parts.append(encode_batch(some, first, blob_name(self.name, first)))
+                done, first = done + len(some), first + len(some)
             if stream is not None:
                 parts.append(stream)
                 first += stream.first is None

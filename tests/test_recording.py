@@ -19,6 +19,7 @@ import pytest
 from environments import VALUES, same, same_rows
 
 from gym_recording import ClosedError, TraceError, TraceRecording, TraceRecordingReader, optimize_list_of_ndarrays
+from gym_recording.trace import HEADER_EPISODES
 
 
 @pytest.fixture
@@ -283,6 +284,21 @@ def test_other_triggers_count_beside_a_buffer_batch_size_if_they_are_passed_too(
     clock(11)
     recording.add_reset(0.0)
     assert recording.episodes == []
+
+
+def test_very_many_episodes_that_are_written_together_are_several_batches(tmp_path):
+    recording = new(tmp_path, buffer_batch_size=10**9)
+    for number in range(HEADER_EPISODES + 2):
+        recording.add_reset(number)
+    recording.close()
+    assert [batch["len"] for batch in recording.batches] == [HEADER_EPISODES, 2]
+    reader = TraceRecordingReader(tmp_path, verify=True)
+    assert [int(reader[number].observations[0]) for number in (0, 99_999, 100_000, 100_001)] == [
+        0,
+        99_999,
+        100_000,
+        100_001,
+    ]
 
 
 def test_about_batch_bytes_are_written_together(tmp_path):
