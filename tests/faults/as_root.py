@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+import test_faults
 from faults import events
 from faults.session import PROGRAMS, call, judge_directory, play, promised, scratch
 
@@ -135,6 +137,23 @@ def test_an_interrupt_at_any_system_call_loses_nothing_and_doubles_nothing(tmp_p
             interrupts += report["interrupted"]
     print(f"interrupted at {interrupts} system calls")
     assert interrupts > 100
+
+
+# ---- every size of files
+
+
+@pytest.mark.parametrize("name", ["saved", "streamed where it outgrows a batch"])
+def test_every_limit_of_the_size_of_files_is_an_error_or_loses_nothing(name):
+    with scratch() as scratched:
+        directories = (Path(scratched) / str(number) for number in itertools.count())
+        largest = test_faults.largest_file(directories, name)
+        failures = 0
+        for limit in range(largest + 2):
+            directory = next(directories)
+            failures += test_faults.fails_at_limit(directory, name, limit, largest)
+            shutil.rmtree(directory)
+    print(f"{largest + 2} limits, {failures} of them too small")
+    assert failures > largest - 40
 
 
 # ---- a file system of 64 KiB
