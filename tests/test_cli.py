@@ -503,6 +503,16 @@ def test_a_trace_that_is_not_closed_is_said_to_be(tmp_path, capsys):
     recording.close()
 
 
+def test_a_trace_that_was_repaired_is_said_to_be(tmp_path, capsys):
+    record_by_hand(tmp_path, [1.0])
+    (manifest,) = tmp_path.glob("*.manifest.json")
+    manifest.unlink()
+    assert main(["repair", "--force", str(tmp_path)]) == 3
+    capsys.readouterr()
+    assert main(["info", str(tmp_path)]) == 0
+    assert ": 1 episode, repaired after a crash\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("space", "text"),
     [
