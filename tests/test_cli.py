@@ -393,6 +393,7 @@ def test_info_as_json_has_the_documented_keys_and_all_the_numbers(tmp_path, caps
                 "name": trace.name,
                 "created": trace.created,
                 "closed": True,
+                "repaired": None,
                 "env": "Mine-v0",
                 "observation_space": None,
                 "action_space": "Discrete(n=3)",
