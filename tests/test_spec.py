@@ -23,7 +23,7 @@ import gym_recording
 from gym_recording import Episode, TraceError, TraceRecording, TraceRecordingReader, format, repair, stream, values
 from gym_recording.check import check_recording
 from gym_recording.cli import main
-from gym_recording.wrappers.api import describe
+from gym_recording.environment import describe
 
 ROOT = Path(__file__).resolve().parent.parent
 README, FORMAT, CONTRIBUTING = (
