@@ -207,11 +207,18 @@ def json_copy(value: Mapping[str, Any] | None, field: str) -> Any:
     try:
         text = json.dumps(value, allow_nan=False)
         copy = read_document(write_document(f'"value": {text}'), field)["value"]
+        has_text_keys = _has_text_keys(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise TraceError(f"cannot be written as JSON: {error}", field=field) from error
-    if json.dumps(copy) != text:
+    if not has_text_keys:  # `json` would write 1 as "1"
         raise TraceError("cannot be written as JSON: keys must be text", field=field)
     return copy
+
+
+def _has_text_keys(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _has_text_keys(item) for key, item in value.items())
+    return not isinstance(value, (list, tuple)) or all(map(_has_text_keys, value))
 
 
 def document_version(document: dict[str, Any], file: str) -> int:
