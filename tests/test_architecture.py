@@ -29,16 +29,27 @@ LAYERS = [
     {"recording", "index"},
     {"playback"},
     {"wrappers.api"},
-    {"wrappers.trace_recording"},
+    {"wrappers.trace_recording", "wrappers.adapter"},
+    {"wrappers.dm_env", "wrappers.agents"},
+    {"wrappers.pettingzoo"},
     {"wrappers"},
     {"check", "test_recording"},
     {"repair"},
     {"cli"},
     {"__main__"},
 ]
-WRITING = {"columns", "lane", "stream", "trace", "recording", "wrappers.api", "wrappers.trace_recording", "wrappers"}
+WRAPPERS = {
+    "wrappers",
+    "wrappers.adapter",
+    "wrappers.agents",
+    "wrappers.api",
+    "wrappers.dm_env",
+    "wrappers.pettingzoo",
+    "wrappers.trace_recording",
+}
+WRITING = {"columns", "lane", "stream", "trace", "recording", *WRAPPERS}
 READING = {"header", "index", "playback", "check"}
-KNOWS_GYM = {"spaces", "rebuild", "environment", "wrappers.api", "wrappers.trace_recording", "wrappers"}
+KNOWS_GYM = {"spaces", "rebuild", "environment", *WRAPPERS}
 BY_NAME = {"cli", "test_recording"}  # make environments, and so import the library that they are asked for
 STANDARD_OR_NUMPY = {"numpy", "isal"}  # isal is tried, and zlib does where it is absent
 
