@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator
 from .errors import TraceError
 from .format import json_copy
 from .rebuild import installed_library
-from .spaces import LIBRARIES, write_space
+from .spaces import LIBRARIES, write_space, write_spec
 
 _OURS = __name__.partition(".")[0]
 # The wrappers that `make` itself puts around an environment: making it by its id puts them there again.
@@ -31,9 +31,27 @@ def describe(env: Any) -> dict[str, Any]:
     tells which and why. Nothing is fatal.
     """
     description, lost = _describe(env)
-    if lost:
-        warnings.warn(f"not recorded: {'; '.join(lost)}. What they are can be said in `metadata`.", stacklevel=3)
+    _warn(lost)
     return description
+
+
+def describe_specs(environment: Any) -> dict[str, Any]:
+    """What can be said of a dm_env environment: its class, and spaces of the values that its specs allow."""
+    description: dict[str, Any] = {"entry_point": place(type(environment))}
+    lost: list[str] = []
+    for key, name in (("observation_space", "observation_spec"), ("action_space", "action_spec")):
+        try:
+            spec = getattr(environment, name)()
+        except Exception:  # an environment may raise whatever it likes
+            continue
+        description[key] = _json(write_spec(spec, key, lost), key)
+    _warn(lost)
+    return description
+
+
+def _warn(lost: list[str]) -> None:
+    if lost:
+        warnings.warn(f"not recorded: {'; '.join(lost)}. What they are can be said in `metadata`.", stacklevel=4)
 
 
 def _describe(env: Any) -> tuple[dict[str, Any], list[str]]:
@@ -72,10 +90,11 @@ def _kwargs(env: Any) -> Any:
 def _entry_point(env: Any) -> str | None:
     spec = env.spec
     found = getattr(spec, "entry_point", None) or getattr(spec, "_entry_point", None)
-    return found if found is None or isinstance(found, str) else _place(found)
+    return found if found is None or isinstance(found, str) else place(found)
 
 
-def _place(cls: Any) -> str:
+def place(cls: Any) -> str:
+    """Where a class or function is, `module:name`."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
@@ -85,7 +104,7 @@ def _wrappers(env: Any) -> list[dict[str, Any]] | None:
         return None
     known = getattr(env.spec, "additional_wrappers", None)  # gymnasium from 0.28 on
     if known is None:
-        layers = [(_place(cls), None) for cls in _layers(env)]
+        layers = [(place(cls), None) for cls in _layers(env)]
     else:
         layers = [(wrapper.entry_point, wrapper.kwargs) for wrapper in known]
     wrappers = []

@@ -99,12 +99,12 @@ class _Builder:
         cls = getattr(self.spaces, kind, None)
         if cls is None:
             raise self.lacks(field, kind)
-        known = inspect.signature(cls).parameters
+        known = list(inspect.signature(cls.__init__).parameters)  # that of a generic class is no help before Python 3.9
         if kind == "MultiDiscrete" and "nvec" not in known:  # gym before 0.9.6: one dimension, the first and the last
             if arguments["nvec"].ndim != 1 or arguments["dtype"] != np.int64:
                 raise self.lacks(field, f"{kind} with this shape and dtype")
             pairs = zip(arguments["start"].tolist(), (arguments["start"] + arguments["nvec"] - 1).tolist())
-            arguments = {next(iter(known)): list(pairs)}
+            arguments = {known[1]: list(pairs)}
         try:
             space = cls(**{name: argument for name, argument in arguments.items() if name in known})
         except Exception as error:  # libraries refuse by asserting, and by whatever NumPy raises

@@ -8,6 +8,8 @@ What the JSON means is said in FORMAT.md; `rebuild` reads it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, Callable
 
 import numpy as np
@@ -49,6 +51,53 @@ def write_space(space: Any, field: str, lost: list[str], depth: int = 0) -> dict
     if type(space) is not known[0]:
         written["class"] = f"{type(space).__module__}:{type(space).__qualname__}"
     return written
+
+
+def write_spec(spec: Any, field: str, lost: list[str], depth: int = 0) -> dict[str, Any] | None:
+    """The space of the values that a spec of dm_env allows, as JSON; None as `write_space`.
+
+    An array is a `Box`, without bounds if the spec has none, a `DiscreteArray` a `Discrete`, a dict a `Dict`, a list or
+    tuple a `Tuple`.
+
+    Args:
+        spec: of dm_env, or nested ones.
+        field: as for `write_space`.
+        lost: as for `write_space`.
+        depth: how many dicts, lists and tuples it is in.
+    """
+
+    def inner(spec: Any, part: str) -> dict[str, Any] | None:
+        return write_spec(spec, f"{field}.{part}", lost, depth + 1)
+
+    names = [cls.__name__ for cls in type(spec).__mro__]
+    try:
+        if depth >= MAX_DEPTH:
+            raise TraceError("nested too deeply")
+        if isinstance(spec, (Mapping, list, tuple)):
+            kind, members = ("Dict" if isinstance(spec, Mapping) else "Tuple"), SimpleNamespace(spaces=spec)
+        elif "DiscreteArray" in names:
+            kind, members = "Discrete", SimpleNamespace(n=spec.num_values, dtype=spec.dtype)
+        elif "Array" in names:
+            kind, members = "Box", _box_of(spec, "BoundedArray" in names)
+        else:
+            raise TraceError(f"a {type(spec).__qualname__}, no spec of dm_env")
+        return {"type": kind, **_WRITERS[kind](members, inner)}
+    except Exception as error:  # the attributes of a spec may raise whatever they like
+        lost.append(f"{field} cannot be written: {error}")
+        return None
+
+
+def _box_of(spec: Any, is_bounded: bool) -> SimpleNamespace:
+    """What a Box with the values of an array spec has."""
+    dtype = np.dtype(_dtype_name(spec.dtype))
+    if is_bounded:
+        limits = spec.minimum, spec.maximum
+    elif dtype.kind in "iu":
+        limits = np.iinfo(dtype).min, np.iinfo(dtype).max
+    else:
+        limits = (-np.inf, np.inf) if dtype.kind == "f" else (False, True)
+    low, high = (np.full(spec.shape, limit, dtype) for limit in limits)
+    return SimpleNamespace(low=low, high=high, dtype=dtype, bounded_below=is_bounded, bounded_above=is_bounded)
 
 
 def _root(cls: type) -> str:

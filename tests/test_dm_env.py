@@ -9,6 +9,7 @@ import pytest
 from environments import same
 
 from gym_recording import ClosedError, TraceError, TraceRecordingDmEnvWrapper, TraceRecordingReader
+from gym_recording.spaces import write_spec
 
 dm_env = pytest.importorskip("dm_env")
 specs = dm_env.specs
@@ -225,7 +226,19 @@ def test_a_recorder_is_an_environment_of_the_library(tmp_path):
     assert inner.closed == 1
     (trace,) = TraceRecordingReader(tmp_path).traces
     assert trace.writer["library"].startswith("dm_env ")
-    assert trace.env["entry_point"] == f"{__name__}:Scripted"
+    assert trace.env == {
+        "entry_point": f"{__name__}:Scripted",
+        "observation_space": {
+            "type": "Box",
+            "shape": [],
+            "dtype": "int64",
+            "low": -(2**63),
+            "high": 2**63 - 1,
+            "bounded_below": False,
+            "bounded_above": False,
+        },
+        "action_space": {"type": "Discrete", "n": 3, "start": 0, "dtype": "int32"},
+    }
     with pytest.raises(TraceError, match="not made by a registered id"):
         trace.make_env()
 
@@ -283,3 +296,40 @@ def test_dm_env_s_own_test_passes_through_the_recorder(tmp_path):
     assert result.testsRun > 3
     assert (result.errors, result.failures) == ([], [])
     assert len(TraceRecordingReader(tmp_path)) > 10
+
+
+BOX = {"type": "Box", "shape": [2], "dtype": "float32"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (specs.Array((2,), np.float32), {**BOX, "low": "-inf", "high": "inf"}),
+        (specs.BoundedArray((2,), np.float32, -1, [1, 2]), {**BOX, "low": -1.0, "high": [1.0, 2.0]}),
+        (specs.BoundedArray((2,), np.uint8, 0, 255), {**BOX, "dtype": "uint8", "low": 0, "high": 255}),
+        (specs.Array((2,), bool), {**BOX, "dtype": "bool", "low": False, "high": True}),
+        (specs.DiscreteArray(3, np.int64), {"type": "Discrete", "n": 3, "start": 0}),
+        (
+            {"b": specs.DiscreteArray(3, np.int64), "a": [specs.DiscreteArray(2, np.int64)]},
+            {
+                "type": "Dict",
+                "spaces": {
+                    "b": {"type": "Discrete", "n": 3, "start": 0},
+                    "a": {"type": "Tuple", "spaces": [{"type": "Discrete", "n": 2, "start": 0}]},
+                },
+            },
+        ),
+    ],
+)
+def test_specs_are_written_as_spaces_of_the_same_values(spec, expected):
+    lost = []
+    assert write_spec(spec, "spec", lost) == expected
+    assert lost == []
+
+
+@pytest.mark.parametrize("spec", [specs.StringArray(()), 3, {1: specs.DiscreteArray(2)}, np.zeros(2)])
+def test_specs_without_such_a_space_are_null_and_why_is_said(spec):
+    lost = []
+    assert write_spec(spec, "spec", lost) is None
+    assert len(lost) == 1
+    assert lost[0].startswith("spec cannot be written: ")

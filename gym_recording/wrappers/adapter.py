@@ -59,11 +59,6 @@ def library(package: str, install: str) -> Any:
         raise missing_package(name, "recording such an environment", install) from error
 
 
-def place(environment: Any) -> str:
-    """The class of an environment, `module:name`."""
-    return f"{type(environment).__module__}:{type(environment).__qualname__}"
-
-
 def flush_if_due(recording: TraceRecording) -> None:
     """Writes what is due after a step.
 

@@ -15,10 +15,10 @@ from typing import Any, Callable, Hashable, Iterator
 
 import numpy as np
 
-from ..environment import describe
+from ..environment import describe, place
 from ..errors import ClosedError, TraceError
 from ..recording import TraceRecording
-from .adapter import flush_if_due, place
+from .adapter import flush_if_due
 
 
 class Agents:
@@ -65,7 +65,7 @@ class Agents:
         recording.add_reset(observation, info=info, **self.began)
 
     def _describe(self, agent: Hashable) -> dict[str, Any]:
-        about: dict[str, Any] = {"spec": SimpleNamespace(entry_point=place(self.env.unwrapped))}
+        about: dict[str, Any] = {"spec": SimpleNamespace(entry_point=place(type(self.env.unwrapped)))}
         for key in ("observation_space", "action_space"):
             try:
                 with warnings.catch_warnings():

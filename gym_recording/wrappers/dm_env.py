@@ -11,9 +11,10 @@ from typing import Any, Callable
 
 import numpy as np
 
+from ..environment import describe_specs
 from ..errors import TraceError
 from ..recording import TraceRecording
-from .adapter import Adapter, flush_if_due, library, place
+from .adapter import Adapter, flush_if_due, library
 
 __all__ = ["TraceRecordingDmEnvWrapper"]
 
@@ -50,7 +51,7 @@ class TraceRecordingDmEnvWrapper(Adapter):
         self.environment = environment
         about = {
             "infos": True,
-            "env": {"entry_point": place(environment)},
+            "env": describe_specs(environment),
             "library": f"dm_env {getattr(library('dm_env', 'dm-env'), '__version__', '?')}",
         }
         self.recording = TraceRecording(directory, **{**about, **kwargs})
