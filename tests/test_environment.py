@@ -14,6 +14,7 @@ from gym_recording import TraceError, TraceRecording, TraceRecordingReader, Trac
 from gym_recording.environment import describe
 from gym_recording.index import Trace
 
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of old gyms under a newer Python
 WALK = "GymRecordingWalk-v0"
 BOX = {"type": "Box", "shape": [3], "dtype": "float32", "low": 0.0, "high": 1000.0}
 DISCRETE = {"type": "Discrete", "n": 4, "start": 0}
@@ -136,7 +137,7 @@ def test_an_environment_is_made_anew_from_its_trace(library, tmp_path):
     env.reset(seed=3)
 
 
-@pytest.mark.filterwarnings("ignore")  # old gyms under a newer Python
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_an_environment_of_any_gym_is_made_anew(name):
     library = pytest.importorskip(name)
