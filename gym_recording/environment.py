@@ -20,6 +20,7 @@ from .spaces import LIBRARIES, write_space, write_spec
 _OURS = __name__.partition(".")[0]
 # The wrappers that `make` itself puts around an environment: making it by its id puts them there again.
 _OF_MAKE = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "StepAPICompatibility", "EnvCompatibility"}
+_MAX_ID = 200  # characters; the libraries match ids by a regular expression
 _WRITING = {"RecordVideo"}  # wrappers that write to a path: a file must not say where
 _ENTRY_POINT = re.compile(r"gymnasium\.wrappers\.[a-z_.]{1,80}:([A-Za-z0-9]{1,80})", re.ASCII)
 
@@ -63,7 +64,7 @@ def _describe(env: Any) -> tuple[dict[str, Any], list[str]]:
         except Exception:  # an environment's attributes may raise whatever they like
             continue
         if value is not None:
-            description[key] = _json(value, key)
+            description[key] = _arguments(value, key) if key == "kwargs" else _json(value, key)
     for key in ("observation_space", "action_space"):
         try:
             space = getattr(env, key)
@@ -79,6 +80,46 @@ def _json(value: Any, key: str) -> Any:
         return json_copy({key: value}, key)[key]
     except TraceError:
         return None
+
+
+def _arguments(kwargs: Any, key: str) -> Any:
+    """Arguments as JSON; a tuple is written as one, because constructors tell it from a list."""
+
+    def mark(value: Any) -> Any:
+        if type(value) is tuple:
+            return {"__type": "tuple", "items": [mark(item) for item in value]}
+        if type(value) is list:
+            return [mark(item) for item in value]
+        if type(value) is dict and "__type" not in value:
+            return {name: mark(item) for name, item in value.items()}
+        if isinstance(value, (tuple, list, dict)):
+            raise TraceError(f"cannot say {type(value)} in JSON")
+        return value
+
+    try:
+        return _json(mark(kwargs), key)
+    except (TraceError, RecursionError):
+        return None
+
+
+def _read_arguments(kwargs: Any, field: str) -> dict[str, Any]:
+    def read(value: Any) -> Any:
+        if isinstance(value, list):
+            return [read(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if "__type" not in value:
+            return {name: read(item) for name, item in value.items()}
+        if value["__type"] == "tuple" and isinstance(value.get("items"), list):
+            return tuple(read(item) for item in value["items"])
+        raise TraceError("malformed", field=field, expected="arguments", found=repr(value)[:80])
+
+    if not isinstance(kwargs, dict) or "__type" in kwargs:
+        raise TraceError("malformed", field=field, expected="an object", found=repr(kwargs)[:80])
+    try:
+        return {name: read(value) for name, value in kwargs.items()}
+    except RecursionError as error:
+        raise TraceError("nested too deeply", field=field) from error
 
 
 def _kwargs(env: Any) -> Any:
@@ -110,7 +151,7 @@ def _wrappers(env: Any) -> list[dict[str, Any]] | None:
     wrappers = []
     for entry_point, kwargs in layers:
         if entry_point.partition(".")[0] != _OURS:  # another recorder is no part of the environment
-            kwargs = None if kwargs is None else _json(kwargs, "kwargs")
+            kwargs = None if kwargs is None else _arguments(kwargs, "kwargs")
             wrappers.append({"entry_point": entry_point, "kwargs": kwargs})
     return wrappers or None
 
@@ -167,17 +208,14 @@ def make_env(env: dict[str, Any], library: Any, file: str, kwargs: dict[str, Any
 
 def _make(env: dict[str, Any], library: ModuleType, kwargs: dict[str, Any]) -> Any:
     name, limit, recorded = env.get("id"), env.get("max_episode_steps"), env.get("kwargs", {})
-    if not isinstance(name, str) or ":" in name:  # `module:id` would import the module
+    if not isinstance(name, str) or ":" in name or len(name) > _MAX_ID:  # `module:id` would import the module
         why = "the environment was not made by a registered id; make it as its author does"
         raise TraceError(why, field="env.id", found=repr(name)[:80])
     if limit is not None and (type(limit) is not int or limit < 1):
         raise TraceError("malformed", field="env.max_episode_steps", expected="steps", found=repr(limit)[:80])
     if recorded is None and not kwargs:
         raise TraceError("its arguments could not be written; give them to `make_env`", field="env.kwargs")
-    if not isinstance(recorded, dict):
-        if recorded is not None:
-            raise TraceError("malformed", field="env.kwargs", expected="an object", found=repr(recorded)[:80])
-        recorded = {}
+    recorded = {} if recorded is None else _read_arguments(recorded, "env.kwargs")
     wrappers = list(_checked_wrappers(env.get("wrappers", []), library))
     try:
         registered: Any = library.spec(name)
@@ -225,4 +263,4 @@ def _checked_wrappers(wrappers: Any, library: ModuleType) -> Iterator[tuple[Any,
                 expected="a wrapper of the installed gymnasium, whose arguments are recorded, and that writes no files",
                 found=entry_point[:80] + (" without its arguments" if given is None else ""),
             )
-        yield cls, given
+        yield cls, _read_arguments(given, f"{field}.kwargs")

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import warnings
+from collections import OrderedDict
 from types import SimpleNamespace
 
 import numpy as np
@@ -71,7 +72,10 @@ def test_an_environment_is_described(library):
     }
 
 
-@pytest.mark.parametrize("kwargs", [{"a": object()}, {"a": float("nan")}, {1: 2}, {"a": 2**5000}, 3.5j])
+@pytest.mark.parametrize(
+    "kwargs",
+    [{"a": object()}, {"a": float("nan")}, {1: 2}, {"a": 2**5000}, {"a": {"__type": 1}}, {"a": OrderedDict()}, 3.5j],
+)
 @pytest.mark.parametrize("attribute", ["kwargs", "_kwargs"])  # the latter in gym before 0.22
 def test_arguments_that_json_cannot_say_are_null(attribute, kwargs, tmp_path):
     found = describe(SimpleNamespace(spec=SimpleNamespace(id="Mine-v0", **{attribute: kwargs})))
@@ -162,6 +166,13 @@ def test_arguments_of_make_env_go_before_the_recorded_ones(library, tmp_path):
     assert env.unwrapped.length == 7
 
 
+def test_tuples_among_the_arguments_are_told_from_lists(library, tmp_path):
+    arguments = {"length": (1, [2, (3,)], {"a": (), "b": None})}
+    trace = recorded(new(library, **arguments), tmp_path)
+    assert trace.env["kwargs"]["length"]["__type"] == "tuple"
+    assert trace.make_env(disable_env_checker=True).unwrapped.length == arguments["length"]
+
+
 def test_other_spaces_than_the_recorded_ones_are_said(library, tmp_path):
     trace = recorded(new(library), tmp_path)
     trace.env["action_space"] = {"type": "Discrete", "n": 5, "start": 0}
@@ -185,11 +196,12 @@ def test_wrappers_of_gymnasium_are_made_anew_and_recorders_are_not(tmp_path):
     gymnasium = gymnasium_of_wrappers()
     env = gymnasium.wrappers.FlattenObservation(TraceRecordingWrapper(new(gymnasium), tmp_path / "inner"))
     env = gymnasium.wrappers.TimeAwareObservation(env)
+    if hasattr(gymnasium.wrappers, "ReshapeObservation"):
+        env = gymnasium.wrappers.ReshapeObservation(env, (2, 2))  # which refuses a list
     trace = recorded(env, tmp_path / "outer")
-    assert [wrapper["entry_point"].split(":")[1] for wrapper in trace.env["wrappers"]] == [
-        "FlattenObservation",
-        "TimeAwareObservation",
-    ]
+    names = [wrapper["entry_point"].split(":")[1] for wrapper in trace.env["wrappers"]]
+    assert names[:2] == ["FlattenObservation", "TimeAwareObservation"]
+    assert names[2:] in ([], ["ReshapeObservation"])
     made = trace.make_env(disable_env_checker=True)
     assert stack(made) == [name for name in stack(env) if name != "TraceRecordingWrapper"]
     assert made.observation_space == env.observation_space
@@ -238,10 +250,14 @@ WRAPPER = {"entry_point": "gymnasium.wrappers.common:TimeAwareObservation", "kwa
         ({"id": ["CartPole-v1"]}, "env.id: "),
         ({"id": f"{POISON}:CartPole-v1"}, "env.id: the environment was not made by a registered id"),
         ({"id": POISON}, "env.id: "),
+        ({"id": "x-" * 10**6}, "env.id: the environment was not made by a registered id"),
         ({"id": f"{POISON}/Env-v0", "entry_point": f"{POISON}:Env"}, f"found {POISON}/Env-v0, which was {POISON}:Env"),
         ({"id": WALK, "kwargs": [1]}, "env.kwargs: malformed"),
+        ({"id": WALK, "kwargs": {"__type": "tuple", "items": []}}, "env.kwargs: malformed"),
+        ({"id": WALK, "kwargs": {"length": {"__type": "tuple", "items": 3}}}, "env.kwargs: malformed"),
+        ({"id": WALK, "kwargs": {"length": {"__type": ["tuple"]}}}, "env.kwargs: malformed"),
         ({"id": WALK, "kwargs": {"unknown": 1}}, "env: "),
-        ({"id": WALK, "kwargs": {"length": {"__type": "ndarray"}}, "wrappers": 3}, "env.wrappers: malformed"),
+        ({"id": WALK, "wrappers": 3}, "env.wrappers: malformed"),
         ({"id": WALK, "max_episode_steps": "9"}, "env.max_episode_steps: malformed"),
         ({"id": WALK, "max_episode_steps": True}, "env.max_episode_steps: malformed"),
         ({"id": WALK, "max_episode_steps": -1}, "env.max_episode_steps: malformed"),

@@ -84,7 +84,7 @@ class TraceRecordingParallelWrapper(_Wrapper):
         agents = self._recorders
         with agents.resetting(seed, options, agents.end):
             result = self.env.reset(seed=seed, options=options)
-        observations, infos = result
+        observations, infos = result if isinstance(result, tuple) else (result, {})  # PettingZoo before 1.23
         agents.for_each(
             observations, lambda agent: agents.add_reset(agent, observations[agent], None, infos.get(agent))
         )
@@ -151,6 +151,7 @@ class TraceRecordingAECWrapper(_Wrapper):
 
     _base = "BaseWrapper"
     _is_seen = False  # what the agent observes on this turn is recorded
+    _is_dead = False  # it is the agent's last turn
     _failed: Exception | None = None  # what failed when it was; `step` raises it
 
     def reset(self, seed: Any = None, options: Any = None) -> None:
@@ -172,12 +173,12 @@ class TraceRecordingAECWrapper(_Wrapper):
 
     def _see(self, observation: Any, *results: Any) -> None:
         agents, agent = self._recorders, self.env.agent_selection
-        self._is_seen = True
+        reward, terminated, truncated, info = results
+        self._is_seen, self._is_dead = True, bool(terminated or truncated)
         try:
             if agents.is_acting(agent):
                 agents.finish(agent, observation, *results)
             elif not agents.is_running(agent):
-                reward, _, _, info = results
                 agents.add_reset(agent, observation, reward, info)
         except (TraceError, OSError) as error:  # the environment is stepped all the same
             self._failed = error
@@ -199,7 +200,7 @@ class TraceRecordingAECWrapper(_Wrapper):
             return
         if not self._is_seen:
             self._see(*self.env.last())
-        is_dead = self.env.terminations[agent] or self.env.truncations[agent]
+        is_dead = self._is_dead
         if not is_dead:
             try:
                 agents.begin(agent, action)
