@@ -235,7 +235,9 @@ def _make(env: dict[str, Any], library: ModuleType, kwargs: dict[str, Any]) -> A
         for cls, given in wrappers:
             made = cls(made, **given)
     except Exception as error:  # whatever constructors raise
-        raise TraceError(f"{library.__name__} cannot make {name[:80]} of it: {error}", field="env") from error
+        raise TraceError(
+            f"{library.__name__} cannot make {name[:80]} of it: {str(error)[:300]}", field="env"
+        ) from error
     now = _describe(made)[0]
     spaces = [key for key in ("observation_space", "action_space") if env.get(key) is not None]
     changed = [key for key in spaces if now.get(key) != env[key]]

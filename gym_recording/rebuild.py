@@ -108,7 +108,7 @@ class _Builder:
         try:
             space = cls(**{name: argument for name, argument in arguments.items() if name in known})
         except Exception as error:  # libraries refuse by asserting, and by whatever NumPy raises
-            raise TraceError(f"{self.name} makes no {kind} of it: {error}", field=field[:200]) from error
+            raise TraceError(f"{self.name} makes no {kind} of it: {str(error)[:300]}", field=field[:200]) from error
         if not hasattr(space, "dtype") and "low" in arguments:
             del arguments["dtype"]  # gym before 0.10: that of the bounds
         for name in ("dtype", "low", "high", "n", "nvec", "start", "stack"):

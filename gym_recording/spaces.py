@@ -45,7 +45,7 @@ def write_space(space: Any, field: str, lost: list[str], depth: int = 0) -> dict
     try:
         members = _WRITERS[known[0].__name__](space, inner)
     except Exception as error:  # the attributes of a space may raise whatever they like
-        lost.append(f"{field} cannot be written: {error}")
+        lost.append(f"{field} cannot be written: {str(error)[:300]}")
         return None
     written = {"type": known[0].__name__, **members}
     if type(space) is not known[0]:
@@ -83,7 +83,7 @@ def write_spec(spec: Any, field: str, lost: list[str], depth: int = 0) -> dict[s
             raise TraceError(f"a {type(spec).__qualname__}, no spec of dm_env")
         return {"type": kind, **_WRITERS[kind](members, inner)}
     except Exception as error:  # the attributes of a spec may raise whatever they like
-        lost.append(f"{field} cannot be written: {error}")
+        lost.append(f"{field} cannot be written: {str(error)[:300]}")
         return None
 
 
