@@ -240,7 +240,7 @@ def test_an_observation_that_cannot_be_stored_is_a_gap_for_that_agent_alone(tmp_
 # ---- AEC
 
 
-def run_aec(env, seeds=(1, 2), steps=10**6, peek=True):
+def run_aec(env, seeds=(1, 2), steps=10**6, peek=True, act=policy):
     """Runs episodes by turns; returns what `last` gave, by agent, as `run_parallel` does."""
     seen = {}
     for seed in seeds:
@@ -262,7 +262,7 @@ def run_aec(env, seeds=(1, 2), steps=10**6, peek=True):
                 env.step(None)
                 running.pop(agent, None)
                 continue
-            action = policy(agent, times.get(agent, 0))
+            action = act(agent, times.get(agent, 0))
             times[agent] = times.get(agent, 0) + 1
             if peek:
                 running[agent]["actions"].append(action)
@@ -509,3 +509,26 @@ def test_pettingzoo_s_own_test_passes_through_the_recorder(tmp_path):
         test.api_test(env, num_cycles=50)
         env.close()
     assert all(len(episodes) for episodes in by_agent(tmp_path / "aec").values())
+
+
+def test_a_game_of_pettingzoo_and_its_parallel_conversion_give_the_same_episodes(tmp_path):
+    def act(agent, time):
+        return (int(agent[-1]) + 1) * (time + 1) * (time + 3) % 3
+
+    rps = pytest.importorskip("pettingzoo.classic.rps_v2")
+    turns = TraceRecordingAECWrapper(rps.env(max_cycles=6), tmp_path / "aec")
+    run_aec(turns, act=act)
+    turns.close()
+    parallel = TraceRecordingParallelWrapper(rps.parallel_env(max_cycles=6), tmp_path / "parallel")
+    for seed in (1, 2):
+        parallel.reset(seed=seed, options={"n": seed})
+        time = 0
+        while parallel.agents:
+            parallel.step({agent: act(agent, time) for agent in parallel.agents})
+            time += 1
+    parallel.close()
+    one, other = by_agent(tmp_path / "aec"), by_agent(tmp_path / "parallel")
+    assert sorted(one) == sorted(other) == ["player_0", "player_1"]
+    for agent in one:
+        assert [len(episode) for episode in one[agent]] == [6, 6]
+        assert same([content(e) for e in one[agent]], [content(e) for e in other[agent]])
