@@ -26,8 +26,9 @@ from .errors import TraceError, missing_package
 from .format import is_current, parse_name
 from .playback import Trace, TraceRecordingReader
 from .repair import repair_recording
+from .spaces import LIBRARIES
 from .wrappers import TraceRecordingWrapper
-from .wrappers.api import LIBRARIES, split_step
+from .wrappers.api import split_step
 
 _EXIT_CODES = """\
 exit codes:

@@ -537,7 +537,9 @@ def _seconds(text):
     return time.mktime(time.strptime(text[:19], "%Y-%m-%dT%H:%M:%S")) - time.timezone
 
 
-@pytest.mark.parametrize("metadata", [{"a": object()}, {"a": np.zeros(2)}, {"a": float("nan")}, {"a": {1, 2}}])
+@pytest.mark.parametrize(
+    "metadata", [{"a": object()}, {"a": np.zeros(2)}, {"a": float("nan")}, {"a": {1, 2}}, {"a": [{1: 2}]}]
+)
 @pytest.mark.parametrize("argument", ["metadata", "env"])
 def test_metadata_that_is_not_json_is_refused_by_the_constructor(tmp_path, argument, metadata):
     with pytest.raises(TraceError, match=f"^{argument}: cannot be written as JSON"):

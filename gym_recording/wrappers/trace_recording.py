@@ -11,9 +11,10 @@ import time
 import types
 from typing import Any
 
+from ..environment import describe
 from ..errors import TraceError
 from ..recording import TraceRecording
-from .api import describe, library_of, library_version, reset_gives_info, split_reset, split_step
+from .api import library_of, library_version, reset_gives_info, split_reset, split_step
 
 __all__ = ["TraceRecordingWrapper"]
 
