@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from .index import Trace
     from .playback import TraceRecordingReader, scan_recorded_traces
     from .recording import TraceRecording, optimize_list_of_ndarrays
-    from .wrappers import TraceRecordingVectorWrapper, TraceRecordingWrapper
+    from .wrappers import (
+        TraceRecordingAECWrapper,
+        TraceRecordingDmEnvWrapper,
+        TraceRecordingParallelWrapper,
+        TraceRecordingVectorWrapper,
+        TraceRecordingWrapper,
+    )
 
 _HOMES = {
     "ClosedError": "errors",
@@ -30,6 +36,9 @@ _HOMES = {
     "Trace": "index",
     "TraceError": "errors",
     "TraceRecording": "recording",
+    "TraceRecordingAECWrapper": "wrappers",
+    "TraceRecordingDmEnvWrapper": "wrappers",
+    "TraceRecordingParallelWrapper": "wrappers",
     "TraceRecordingReader": "playback",
     "TraceRecordingVectorWrapper": "wrappers",
     "TraceRecordingWrapper": "wrappers",
@@ -48,6 +57,9 @@ __all__ = [
     "Trace",
     "TraceError",
     "TraceRecording",
+    "TraceRecordingAECWrapper",
+    "TraceRecordingDmEnvWrapper",
+    "TraceRecordingParallelWrapper",
     "TraceRecordingReader",
     "TraceRecordingVectorWrapper",
     "TraceRecordingWrapper",

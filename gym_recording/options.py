@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from .errors import TraceError
-from .format import read_document, write_document
-
-
-def json_copy(value: Mapping[str, Any] | None, field: str) -> Any:
-    """A copy of a JSON object that nobody else can change, and that any reader will take.
-
-    Raises:
-        TraceError: it cannot be written as JSON.
-    """
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
-        raise TraceError("malformed", field=field, expected="a dict", found=str(type(value)))
-    try:
-        text = json.dumps(value, allow_nan=False)
-        copy = read_document(write_document(f'"value": {text}'), field)["value"]
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TraceError(f"cannot be written as JSON: {error}", field=field) from error
-    if json.dumps(copy) != text:
-        raise TraceError("cannot be written as JSON: keys must be text", field=field)
-    return copy
 
 
 def at_least_zero(value: Any, field: str) -> Any:

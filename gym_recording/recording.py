@@ -21,8 +21,9 @@ import numpy as np
 from . import files
 from .columns import Column, size_of
 from .errors import TraceError
+from .format import json_copy
 from .lane import FIRST_WATCH, Lane, LiveRows
-from .options import at_least_one, at_least_zero, json_copy, one_of
+from .options import at_least_one, at_least_zero, one_of
 from .rows import BLOCK_BYTES, LARGE_ROW, PiecedArray
 from .trace import Batch, TraceWriter, finish, utc_now
 
@@ -331,7 +332,7 @@ class TraceRecording:
         return self._flush_interval
 
     def _set_deadline(self) -> None:
-        interval = self._interval()
+        interval = self._trace.flush_interval = self._interval()
         self.deadline = float("inf") if interval is None else time.monotonic() + interval
 
     def _postpone(self) -> None:

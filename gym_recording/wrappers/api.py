@@ -1,22 +1,19 @@
-"""What differs between Gyms: whose an environment is, what `reset` and `step` return, what can be said of it.
+"""What differs between Gyms: whose an environment is, what `reset` and `step` return.
 
 Libraries are recognised by the names of modules and never imported before an environment of theirs is there.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, Callable
-
-import numpy as np
+from typing import Any
 
 from ..errors import TraceError
+from ..spaces import LIBRARIES
 
-LIBRARIES = ("gymnasium", "gym")
 _VECTOR_CLASSES = ("VectorEnv", "VecEnv")
 
 
@@ -82,63 +79,3 @@ def split_step(result: Any) -> tuple[Any, Any, Any, Any, Any]:
         return observation, reward, bool(done) and not truncated, truncated, info
     found = str(type(result)) if count < 0 else f"{count}"
     raise TraceError("step returned something else", field="step", expected="4 or 5 values", found=found)
-
-
-def describe(env: Any) -> dict[str, Any]:
-    """What can be said of an environment in JSON: id, kwargs, spaces. What cannot is left out; nothing is fatal."""
-    description = {}
-    for key, read in _DESCRIPTION.items():
-        try:
-            value = read(env)
-            json.dumps(value, allow_nan=False)
-        except Exception:  # an environment's attributes may raise whatever they like
-            continue
-        if value is not None:
-            description[key] = value
-    return description
-
-
-_DESCRIPTION: dict[str, Callable[[Any], Any]] = {
-    "id": lambda env: env.spec.id,
-    "kwargs": lambda env: getattr(env.spec, "kwargs", None) or getattr(env.spec, "_kwargs", None),
-    "max_episode_steps": lambda env: env.spec.max_episode_steps,
-    "observation_space": lambda env: space_json(env.observation_space),
-    "action_space": lambda env: space_json(env.action_space),
-}
-
-
-def space_json(space: Any) -> dict[str, Any] | None:
-    """A space as JSON, `{"type": "Box", ...}`; None for one that this does not know."""
-    kind = type(space).__name__
-    if kind == "Box":
-        dtype = np.dtype(getattr(space, "dtype", None) or space.low.dtype)
-        bounds = {"low": _bound(space.low), "high": _bound(space.high)}
-        return {"type": kind, "shape": list(space.low.shape), "dtype": dtype.name, **bounds}
-    if kind == "Discrete":
-        return {"type": kind, "n": int(space.n), "start": int(getattr(space, "start", 0))}
-    if kind == "MultiDiscrete" and hasattr(space, "nvec"):
-        return {"type": kind, "nvec": np.asarray(space.nvec).tolist()}
-    if kind == "MultiBinary":
-        return {"type": kind, "n": np.asarray(space.n).tolist()}
-    if kind == "Dict":
-        spaces = {key: space_json(item) for key, item in space.spaces.items()}
-        return {"type": kind, "spaces": spaces} if all(isinstance(key, str) for key in spaces) else None
-    if kind == "Tuple":
-        return {"type": kind, "spaces": [space_json(item) for item in space.spaces]}
-    return None
-
-
-def _bound(bound: Any) -> Any:
-    """The bounds of a Box: one number if they are all the same, nested lists otherwise; infinities as text."""
-    values = np.unique(bound)
-    if values.size == 1:
-        return _number(values[0].item())
-    return _numbers(np.asarray(bound).tolist())
-
-
-def _numbers(value: Any) -> Any:
-    return [_numbers(item) for item in value] if isinstance(value, list) else _number(value)
-
-
-def _number(value: Any) -> Any:
-    return value if np.isfinite(value) else repr(value)

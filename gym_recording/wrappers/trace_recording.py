@@ -10,10 +10,11 @@ import time
 import types
 from typing import Any
 
+from ..environment import describe
 from ..errors import TraceError
 from ..recording import TraceRecording
 from .adopted import Adopted
-from .api import describe, library_of, library_version, reset_gives_info, split_reset, split_step
+from .api import library_of, library_version, reset_gives_info, split_reset, split_step
 
 __all__ = ["TraceRecordingWrapper"]
 

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..environment import describe
 from ..errors import TraceError
 from ..recording import TraceRecording
 from .adopted import Adopted
-from .api import describe, library_version, reset_gives_info
+from .api import library_version, reset_gives_info
 from .autoreset import (
     DISABLED,
     FINAL_INFO,
