@@ -25,7 +25,7 @@ from .format import (
 )
 from .values import MAX_DEPTH
 
-MAX_ROWS = 10**8  # of an episode with infos: rows of 0 bytes cost a file nothing, but their infos cost memory
+FREE_ROWS = 10**6  # of an episode with infos, beside those that its arrays have bytes for: an info costs memory
 
 
 class BlobEntry(NamedTuple):
@@ -258,8 +258,11 @@ class _Decoder:
         """The sparse columns of infos as one dict per row of the observations."""
         if not isinstance(entries, list):
             raise TraceError("malformed", field="infos", expected="a list", found=repr(entries)[:80])
-        if rows > MAX_ROWS:
-            raise TraceError("more rows than can be", field="infos", expected=f"at most {MAX_ROWS}", found=str(rows))
+        most = FREE_ROWS + sum(self.asked.values())
+        if rows > most:
+            raise TraceError(
+                "more rows than its arrays can have", field="infos", expected=f"at most {most}", found=f"{rows}"
+            )
         infos: list[dict[Any, Any]] = [{} for _ in range(rows)]
         seen = set()
         for entry in entries:

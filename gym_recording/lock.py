@@ -17,7 +17,7 @@ import stat
 import threading
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Callable
 
 try:
     import fcntl
@@ -96,6 +96,10 @@ def _is_at(path: str, descriptor: int) -> bool:
         return False
 
 
+def _is_same(descriptor: int, other: int) -> bool:
+    return os.path.samestat(os.fstat(descriptor), os.fstat(other))
+
+
 def _open(path: str) -> int:
     """Makes the lock and takes it. Who finds it granted while it is at `path` is the only one that has it."""
     while True:
@@ -103,6 +107,10 @@ def _open(path: str) -> int:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "no regular file stands in the way of a lock", path)
+            own = next((other for other in _descriptors.values() if _is_same(other, descriptor)), None)
+            if own is not None:  # the directory has been renamed, or has several names; waiting would be for ever
+                os.close(descriptor)
+                return os.dup(own)  # which holds it until both are closed
             if fcntl is not None:
                 with contextlib.suppress(OSError):  # a file system without locks: the age of the files must do
                     fcntl.flock(descriptor, fcntl.LOCK_EX)  # a repair may have it, and is through soon
@@ -121,12 +129,11 @@ def _say(path: str) -> None:
     interval = max(math.inf if interval is None else interval for interval in intervals)
     if math.isfinite(interval):
         owner["flush_interval"] = interval
-    text = json.dumps(owner).encode()
     said = _said.get(path, b"")
-    if text != said.rstrip():
+    text = json.dumps(owner).encode().ljust(len(said))
+    if text != said:
         os.lseek(_descriptors[path], 0, os.SEEK_SET)
-        os.write(_descriptors[path], text.ljust(len(said)))
-        _said[path] = text.ljust(len(said))
+        _said[path] = text[: os.write(_descriptors[path], text)].ljust(len(text))
 
 
 def release(path: str, holder: object) -> None:
@@ -207,8 +214,24 @@ def _taken(descriptor: int, made: bool) -> Taken:
             os.close(descriptor)
             return Taken(None)
         trusted = False  # the file system has no locks: the age of the files must do
+    owner = _read_owner(descriptor)
+    return Taken(descriptor, trusted, owner, made or not owner)
+
+
+def _read_owner(descriptor: int) -> dict[str, Any]:
+    """What a lock says, as far as it is what a writer may have said; nothing if that is no JSON."""
     try:
-        owner = json.loads(os.read(descriptor, 4096))
+        found = json.loads(os.read(descriptor, 4096))
     except (OSError, ValueError, RecursionError):
-        owner = None
-    return Taken(descriptor, trusted, owner if isinstance(owner, dict) else {}, made or not owner)
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {key: found[key] for key, is_good in _OWNER.items() if key in found and is_good(found[key])}
+
+
+_OWNER: dict[str, Callable[[Any], bool]] = {
+    "host": lambda value: type(value) is str,
+    "boot": lambda value: value is None or type(value) is str,
+    "pid": lambda value: type(value) is int and 0 < value < 1 << 63,
+    "flush_interval": lambda value: type(value) in (int, float) and 0 <= value < math.inf,
+}

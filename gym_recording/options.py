@@ -10,14 +10,18 @@ from .errors import TraceError
 
 
 def at_least_zero(value: Any, field: str) -> Any:
-    """An option that is a number or None.
+    """An option that is a number or None; a number of NumPy becomes one of Python.
 
     Raises:
         TraceError: it is not.
     """
-    if value is not None and not (isinstance(value, (int, float, np.number)) and value >= 0):
+    if value is None:
+        return None
+    number = int(value) if isinstance(value, (int, np.integer)) else value
+    number = float(number) if isinstance(number, (float, np.floating)) else number
+    if not (isinstance(number, (int, float)) and number >= 0):
         raise TraceError("malformed", field=field, expected="a number from 0 on, or None", found=repr(value)[:80])
-    return value
+    return number
 
 
 def at_least_one(value: Any, field: str) -> None:

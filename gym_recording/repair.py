@@ -8,6 +8,7 @@ are not touched. What was changed is read back before it is reported, and a seco
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import platform
 from collections.abc import Iterator
@@ -135,37 +136,56 @@ def repair_recording(directory: str, force: bool = False) -> Repaired:
         force: also repairs the files of writers that may be alive. What those record may be lost.
 
     Raises:
-        OSError: the directory cannot be listed, or a file cannot be written; what was repaired before stays so.
+        OSError: the directory cannot be listed.
     """
     found = Repaired()
     names = files.listing(directory)
     targets = filter(None, map(_target, names))
     tokens = {token_of(target.trace) for target in targets if is_current(target.trace)}
     tokens |= set(filter(None, map(parse_lock, names)))
+    shared = TraceRecordingReader(directory, verify=True)
     for token in sorted(tokens):
         owner = _Owner(directory, token, names)
         with owner.dead() as dead:
-            reader = TraceRecordingReader(directory, verify=True)  # looked at now: who lived may have written since
+            reader, traces = shared, _traces_of(shared, token)
+            if owner.has_lock() or not all(trace.closed for trace in traces):
+                reader = TraceRecordingReader(directory, verify=True)  # looked at now: who lived may have written since
+                traces = _traces_of(reader, token)
             if not dead and not force:
-                if owner.has_lock() or any(
-                    token_of(t.name) == token and not t.closed and not t.repaired for t in reader.traces
-                ):
+                if owner.has_lock() or not all(trace.closed or trace.repaired for trace in traces):
                     found.alive.append(f"the writer {token} may be alive")
                 continue
-            for trace in reader.traces:
-                if token_of(trace.name) == token:
+            failures = len(found.failed)
+            for trace in traces:
+                try:
                     _Repair(directory, trace, reader, owner.owner, found).run()
-            _clean(directory, owner, found)
+                except (OSError, ValueError) as error:  # one trace does not keep others from being repaired
+                    found.failed.append(f"{trace.name}: {error}")
+            if len(found.failed) == failures:  # else the next repair must find that it is dead
+                _clean(directory, owner, found)
     return found
+
+
+def _traces_of(reader: TraceRecordingReader, token: str) -> list[Trace]:
+    return [trace for trace in reader.traces if token_of(trace.name) == token]
 
 
 def _clean(directory: str, owner: _Owner, found: Repaired) -> None:
     """Removes the temporaries of a dead writer, and its lock."""
     names = [name for name in owner.names if parse_temporary(name) is not None]
     for name in [*names, *([os.path.basename(owner.lock_path)] if owner.has_lock() else [])]:
-        with contextlib.suppress(FileNotFoundError):  # of a list that was made before the lock was held
-            os.unlink(os.path.join(directory, name))
-            found.done.append(f"{name}: removed")
+        _remove(directory, name, found)
+
+
+def _remove(directory: str, name: str, found: Repaired, why: str = "") -> None:
+    try:
+        os.unlink(os.path.join(directory, name))
+    except FileNotFoundError:  # the list of names was made before the lock was held
+        return
+    except OSError as error:
+        found.failed.append(f"{name}: cannot be removed: {error.strerror}")
+    else:
+        found.done.append(f"{name}: removed{why}")
 
 
 class _Repair:
@@ -237,26 +257,26 @@ class _Repair:
         good = {batch.first for batch in self.kept}
         for name in self._names("blob"):
             if name not in self.blobs and (_first(name) >= end or _first(name) in good):
-                os.unlink(os.path.join(self.directory, name))
-                self.found.done.append(f"{name}: removed, it belongs to no batch that was committed")
+                _remove(self.directory, name, self.found, ", it belongs to no batch that was committed")
 
     def _write_manifest(self) -> None:
         members: dict[str, Any] = {}
         with contextlib.suppress(TraceError, FileNotFoundError):
             members = read_manifest(files.read(self.directory, self.manifest, MAX_JSON_BYTES), self.manifest)
         error = self.trace.error
+        if error is not None and isinstance(error.__cause__, OSError):  # it may be as good as ever
+            self.found.failed.append(f"{error}")
+            return
         if error is not None and (
             error.field == "format.version" or not self.trace.batches
         ):  # a newer version knows it
             self.found.lost.append(f"{error}")
             return
-        if error is None and (members.get("closed") or members.get("repaired") or not (members or self.trace.batches)):
+        if error is None and not self._is_due(members):
             return
         if error is not None:
-            os.replace(*(os.path.join(self.directory, name) for name in (self.manifest, f"{self.manifest}.damaged")))
-            self.found.lost.append(
-                f"{error}; what it alone said is lost, its bytes are kept as {self.manifest}.damaged"
-            )
+            kept = self._keep_damaged()
+            self.found.lost.append(f"{error}; what it alone said is lost, its bytes are kept as {kept}")
             members = {}
         listed = {entry["fn"]: entry for entry in members.get("batches", [])}  # also what is missing or damaged now
         listed.update({b.file: {"first": b.first, "len": b.count, "fn": b.file} for b in self.kept})
@@ -271,6 +291,26 @@ class _Repair:
         count = sum(batch.count for batch in self.kept)
         self.found.done.append(f"{self.manifest}: lists {len(batches)} batches, {count} episodes")
         self.found.lost.append(f"{self.trace.name}: its writer did not close it; what it had not written yet is lost")
+
+    def _is_due(self, members: dict[str, Any]) -> bool:
+        """Whether a manifest that can be read, or is absent, must be put anew."""
+        if members.get("closed") or not (members or self.trace.batches):
+            return False
+        listed = {entry["fn"] for entry in members.get("batches", [])}
+        return not members.get("repaired") or not listed.issuperset(batch.file for batch in self.kept)
+
+    def _keep_damaged(self) -> str:
+        """Copies the damaged manifest to a name that is free, and gives it."""
+        data = files.read(self.directory, self.manifest, MAX_JSON_BYTES)
+        for number in itertools.count():
+            name = f"{self.manifest}.damaged{f'.{number}' if number else ''}"
+            if not os.path.lexists(os.path.join(self.directory, name)):
+                files.put(self.directory, name, [data], sync=True)
+                break
+            with contextlib.suppress(TraceError):
+                if files.read(self.directory, name, MAX_JSON_BYTES) == data:  # by a repair that was cut off
+                    break
+        return name
 
     def _began(self) -> str:
         """When the trace was begun, as far as its episodes tell."""

@@ -353,15 +353,23 @@ def _finish_all() -> None:
                 writer.close()
             except KeyboardInterrupt:  # of somebody who does not want to wait: nothing is lost for that
                 writer.close()
-        except BaseException:
+        except BaseException as error:
             failed = True
-            sys.excepthook(*sys.exc_info())
+            _report(error)
     if failed:
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(1)  # nothing else changes the status that the interpreter has decided on by now
+
+
+def _report(error: BaseException) -> None:
+    """Prints an error as the program prints those that nobody catches; its hook keeps no other writer from closing."""
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except BaseException:
+        sys.__excepthook__(type(error), error, error.__traceback__)
 
 
 _unfinished: list[TraceWriter] = []
