@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "1.0.0.dev0"
 
 if TYPE_CHECKING:
+    from .columns import optimize_list_of_ndarrays
     from .episode import DictColumns, Episode, TupleColumns
     from .errors import ClosedError, MissingEpisodesError, MissingPackageError, TraceError
     from .index import Trace
     from .playback import TraceRecordingReader, scan_recorded_traces
-    from .recording import TraceRecording, optimize_list_of_ndarrays
+    from .recording import TraceRecording
     from .wrappers import (
         TraceRecordingAECWrapper,
         TraceRecordingDmEnvWrapper,
@@ -43,7 +44,7 @@ _HOMES = {
     "TraceRecordingVectorWrapper": "wrappers",
     "TraceRecordingWrapper": "wrappers",
     "TupleColumns": "episode",
-    "optimize_list_of_ndarrays": "recording",
+    "optimize_list_of_ndarrays": "columns",
     "scan_recorded_traces": "playback",
 }
 _MODULES = ("playback", "recording", "test_recording", "wrappers")

@@ -15,7 +15,8 @@ from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
 
-from .format import EPISODE_ARRAYS, EPISODE_MEMBERS, crc32, write_document
+from .errors import TraceError
+from .format import EPISODE_ARRAYS, EPISODE_MEMBERS, MAX_JSON_BYTES, crc32, write_document
 from .layout import Layout
 from .rows import PiecedArray, StoredRows
 from .values import Path
@@ -58,9 +59,20 @@ def encode_batch(episodes: Sequence[Mapping[str, Any]], first: int, blob: str) -
 
 
 def write_header(first: int, blobs: list[dict[str, Any]], columns: Iterable[str], episodes: Iterable[str]) -> bytes:
-    """A header of JSON texts of its columns and episodes."""
+    """A header of JSON texts of its columns and episodes.
+
+    Raises:
+        TraceError: it is larger than readers take.
+    """
     body = f'"columns": [{_LINES.join(columns)}],\n"episodes": [\n{_LINES.join(episodes)}\n]'
-    return write_document(f'"first": {first}, "blobs": {_dumps(blobs)}, {body}')
+    data = write_document(f'"first": {first}, "blobs": {_dumps(blobs)}, {body}')
+    if len(data) > MAX_JSON_BYTES:
+        raise TraceError(
+            "what cannot be stacked, as text, takes too much JSON; end episodes, or flush, more often",
+            expected=f"at most {MAX_JSON_BYTES} bytes for a header",
+            found=f"{len(data)}",
+        )
+    return data
 
 
 class EpisodeText:

@@ -274,3 +274,20 @@ def size_of(value: Any) -> int:
     if isinstance(value, Mapping):
         return VALUE_BYTES + sum(map(size_of, value.values()))
     return len(value) if isinstance(value, str) else 8
+
+
+def optimize_list_of_ndarrays(values: Any) -> Any:
+    """One array with a further dimension for a list of equal-shaped arrays or of numbers; all else as it is.
+
+    The rules are those by which an episode is recorded; an empty list becomes an array of shape (0,).
+    """
+    if isinstance(values, np.ndarray):
+        return values
+    column = Column(("values",))
+    try:
+        for value in values:
+            column.add(value)
+    except TraceError:
+        return values
+    stacked = column.finish()
+    return np.asarray(stacked) if isinstance(stacked, (np.ndarray, PiecedArray)) else values

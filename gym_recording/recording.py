@@ -16,16 +16,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from . import files
-from .columns import Column, size_of
+from . import files, process
+from .columns import optimize_list_of_ndarrays, size_of
 from .errors import TraceError
 from .format import json_copy
 from .lane import FIRST_WATCH, Lane, LiveRows
 from .options import at_least_one, at_least_zero, one_of
-from .rows import BLOCK_BYTES, LARGE_ROW, PiecedArray
-from .trace import Batch, TraceWriter, finish, utc_now
+from .rows import BLOCK_BYTES, LARGE_ROW
+from .trace import Batch, TraceWriter, utc_now
+
+__all__ = ["TraceRecording", "optimize_list_of_ndarrays"]
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class TraceRecording:
         self.rewards = LiveRows(self.lane, "rewards")
         self.deadline = 0.0
         self._set_deadline()
-        self._finalizer = weakref.finalize(self, finish, trace)
+        self._finalizer = weakref.finalize(self, process.finish, trace)
         self._finalizer.atexit = False  # `trace` sees to that
 
     # ---- what people of 2017 read and set
@@ -262,13 +262,14 @@ class TraceRecording:
         Raises:
             ClosedError: as `add_reset`.
         """
-        streamed = lane.stream is not None
-        if lane.end("reset"):
-            self.episode_id += 1
-            if streamed:
-                self._full = True
-            else:
-                self._count(self._trace.batch)
+        with self._trace.alone:
+            streamed = lane.stream is not None
+            if lane.end("reset"):
+                self.episode_id += 1
+                if streamed:
+                    self._full = True
+                else:
+                    self._count(self._trace.batch)
 
     def _count(self, batch: Batch) -> None:
         """Counts the episode that was added to a batch."""
@@ -341,11 +342,13 @@ class TraceRecording:
             self._set_deadline()
 
     def save_complete(self) -> None:
-        """Writes all ended episodes and waits until that is done.
+        """Writes all ended episodes and waits until that is done. Another thread may call it.
 
         Raises:
+            TraceError: a signal handler called it in the midst of another call.
             OSError: a file could not be written; it names the file. The episodes are kept, the next flush tries again.
         """
+        process.refuse_handlers(self, self._trace, *self.lanes)
         self._postpone()
         self._trace.flush()
 
@@ -353,22 +356,28 @@ class TraceRecording:
         """Ends the running episode, writes everything, and records no more. Closing twice is closing once.
 
         Raises:
+            TraceError: as `save_complete`.
             OSError: as `save_complete`. The recorder is not closed then: free some space and close it again.
         """
-        if not self.closed:
-            for lane in self.lanes:
-                if not lane.closed and lane.end("close"):
-                    self.episode_id += 1
-            self._trace.close()
-            self.closed = True
-            self._finalizer.detach()
-            logger.info("Wrote traces to %s", self.directory)
+        process.refuse_handlers(self, self._trace, *self.lanes)
+        self._close()
+
+    def _close(self) -> None:
+        with self._trace.alone:
+            if not self.closed:
+                for lane in self.lanes:
+                    if not lane.closed and lane.end("close"):
+                        self.episode_id += 1
+                self._trace.close()
+                self.closed = True
+                self._finalizer.detach()
+                logger.info("Wrote traces to %s", self.directory)
 
     def __enter__(self) -> TraceRecording:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.close()
+        self._close()
 
     def __reduce__(self) -> Any:
         """A copy, also in another process, is a new recorder in the same directory.
@@ -379,20 +388,3 @@ class TraceRecording:
             name: getattr(self, name) for name in ("buffer_batch_size", "batch_bytes", "flush_interval")
         }
         return partial(type(self), self.directory, **self._arguments, **options), ()
-
-
-def optimize_list_of_ndarrays(values: Any) -> Any:
-    """One array with a further dimension for a list of equal-shaped arrays or of numbers; all else as it is.
-
-    The rules are those by which an episode is recorded; an empty list becomes an array of shape (0,).
-    """
-    if isinstance(values, np.ndarray):
-        return values
-    column = Column(("values",))
-    try:
-        for value in values:
-            column.add(value)
-    except TraceError:
-        return values
-    stacked = column.finish()
-    return np.asarray(stacked) if isinstance(stacked, (np.ndarray, PiecedArray)) else values

@@ -17,10 +17,12 @@ import numpy as np
 
 from . import files
 from .batch import EpisodeText, write_header
+from .errors import TraceError
 from .format import DATA_ALIGN, blob_name, crc32, header_name, record_text, write_npy_header
 from .layout import column_text, joined, loose_text, pieces_of
 from .values import Path, array_bytes
 
+HEAD_BYTES = 90  # of a header, in which its checksum is
 _MANY_ROWS = 10**18  # the `.npy` header in front has room for this many
 
 
@@ -65,14 +67,15 @@ class Stream:
         self.after = after
         self.episode: dict[str, Any] | None = None
         self.written: dict[str, Any] | None = None
-        self.blobs: list[Blob] = []  # those of the header on disk
+        self.made: list[str] = []  # names of blobs that may be there
+        self.head = b""  # how the header begins that was committed last, its checksum with it
         self.loose = Blob(directory)
         self.loose_texts: dict[
             int, tuple[Any, str]
         ] = {}  # by id: the value, so that the id stays its own, and its JSON
         self.names = 0  # of blobs, given so far
-        self.unsure = False
-        self.is_lost = False  # files of it have vanished
+        self.unsure = False  # whether the header on disk is that one
+        self.is_lost = False  # it cannot be written any further
 
     def new_blob(self) -> Blob:
         """A blob that has no file yet."""
@@ -83,32 +86,48 @@ class Stream:
         """Whether the state on disk is the last."""
         return self.written is not None and "ended_by" in self.written
 
+    def knows_header(self) -> bool:
+        """Whether the header on disk is the one that was committed last: else it may refer to bytes behind `size`."""
+        if not self.unsure:
+            return True
+        name = header_name(self.trace, self.first or 0)
+        try:
+            return files.read_at(self.directory, name, 0, len(self.head) or 1) == self.head
+        except FileNotFoundError:
+            return not self.head
+        except OSError:
+            return False
+
     def begin(self) -> Write | None:
         """Writes the rows of the newest state, if it is not on disk; what then must be done is in what it gives.
 
         Raises:
             OSError: a file could not be written; it names the file, and the same can be tried again.
             VanishedError: what was written before is gone, and the episode with it.
+            TraceError: its header would be larger than readers take.
         """
         episode = self.episode
         return None if episode is None or episode is self.written else Write(self, episode)
 
 
-def write_streams(directory: str, streams: Sequence[Stream], sync: bool) -> list[OSError]:
+def write_streams(directory: str, streams: Sequence[Stream], sync: bool) -> list[Exception]:
     """Brings the newest states of streams to disk: the rows of all, then the headers of all.
 
     Returns:
-        `VanishedError`s of streams that cannot be written any more, each given once.
+        Errors of streams that cannot be written any more, each given once.
 
     Raises:
         OSError: a file could not be written; it names the file, and the same can be tried again.
     """
     writes: list[Write] = []
-    vanished: list[OSError] = []
+    vanished: list[Exception] = []
     for stream in streams:
+        if stream.is_lost:
+            stream.written = stream.episode
+            continue
         try:
             write = stream.begin()
-        except files.VanishedError as error:
+        except (files.VanishedError, TraceError) as error:
             # Nothing brings that episode back, and it must not keep the others from being written.
             vanished.append(error)
             stream.is_lost = True
@@ -152,7 +171,7 @@ class Write:
         self.states: dict[Blob, tuple[int, int, int]] = {}
         self.unsynced: list[str] = []
         self.loose_pieces: list[Any] = []
-        if stream.unsure:
+        if not stream.knows_header():
             stream.loose, stream.loose_texts = Blob(stream.directory), {}
         self.loose_size = stream.loose.size
         self.loose_texts: dict[int, tuple[Any, str]] = {}
@@ -179,11 +198,13 @@ class Write:
         stream.loose_texts.update(self.loose_texts)
         stream.unsure = False
         stream.written = self.episode
-        unused = [blob for blob in stream.blobs if blob not in self.states]
-        stream.blobs = list(self.states)
-        for blob in unused:  # that of a column which has changed its kind
+        stream.head = self.header[:HEAD_BYTES]
+        names = {blob.name for blob in self.states}
+        unused = [name for name in stream.made if name not in names]
+        stream.made = sorted(names)
+        for name in unused:  # of a column which has changed its kind, or of a try that failed
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(stream.directory, blob.name))
+                os.unlink(os.path.join(stream.directory, name))
 
     def _write(self, blob: Blob, pieces: list[Any], offset: int | None = None) -> None:
         """Writes to a blob: behind what is committed, if no other `offset` is given."""
@@ -197,6 +218,7 @@ class Write:
         """The file name of a blob, given at its first use."""
         if not blob.name:
             blob.name = blob_name(self.stream.trace, self.first, self.stream.names)
+            self.stream.made.append(blob.name)
             self.stream.names += 1
         return blob.name
 

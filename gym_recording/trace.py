@@ -1,4 +1,4 @@
-"""Writing a trace: the commit of its batches, its manifest, and what a fork changes.
+"""Writing a trace: the commit of its batches, and its manifest.
 
 A commit writes the blob, then the header, whose rename is the commit, then, now and then, the manifest. It happens
 beside the loop: a flush first commits the batch before it, so at most one is in flight, and raises its error; then it
@@ -8,16 +8,11 @@ over does not change, so a commit that failed or was interrupted is repeated as 
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import itertools
-import logging
 import os
 import platform
-import sys
 import threading
 import time
-import weakref
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile
@@ -25,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import __version__, files, lock
+from . import __version__, files, lock, process
 from .batch import EncodedBatch, encode_batch
 from .format import blob_name, header_name, lock_name, manifest_name, trace_name, write_manifest
 from .stream import Stream, write_streams
@@ -36,32 +31,6 @@ if TYPE_CHECKING:
 HEADER_EPISODES = 100_000  # of one header: about 80 MB of JSON, far from what readers refuse
 
 _counter = itertools.count()
-_token = ""
-_writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
-
-
-def _draw_token() -> None:
-    """Names this process: pids repeat (containers, reboots), 48 random bits do not."""
-    global _token
-    _token = f"{os.getpid()}-{os.urandom(6).hex()}"
-
-
-def _after_fork_in_child() -> None:
-    """What the parent has in its buffers stays the parent's; the child goes on in traces of its own."""
-    _draw_token()
-    lock.forget_in_child()
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None:  # it clears its list after this, then runs what is registered so
-        util.register_after_fork(_finish_at_exit, _finish_at_exit)
-    for writer in [writer for writer in _writers if not writer.closed]:
-        writer.begin()
-        for lane in writer.lanes:
-            lane.forget()
-
-
-_draw_token()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 @lru_cache(maxsize=1)
@@ -132,12 +101,11 @@ class TraceWriter:
         self.lanes: list[Lane] = []
         self.begin()
         self._hold_lock()
-        _writers.add(self)
-        _finish_at_exit()
+        process.register(self)
 
     def begin(self) -> None:
         """An empty trace of this process."""
-        self.name = trace_name(next(_counter), _token)
+        self.name = trace_name(next(_counter), process.token())
         self.created = utc_now()
         self.lock = ""  # its path, while it is held
         self.batch = Batch()
@@ -145,14 +113,21 @@ class TraceWriter:
         self.listed = -1  # how many of them the manifest on disk lists; -1 while there is none
         self.streams: list[Stream] = []  # those that have not ended on disk
         self.numbered = 0  # episodes that have their number, which they get when their commit begins
-        self.vanished: list[OSError] = []  # errors of episodes that cannot be written any more, not raised yet
+        self.vanished: list[Exception] = []  # errors of episodes that cannot be written any more, not raised yet
+        self.alone = threading.RLock()  # held while an episode ends, and while batches are handed over
+
+    def begin_anew(self) -> None:
+        """In a forked child: an empty trace, and lanes without a step."""
+        self.begin()
+        for lane in self.lanes:
+            lane.forget()
 
     def _hold_lock(self) -> None:
         """Holds the lock of this process on the directory, which also shows that files can be put there."""
         if self.lock:
             lock.renew(self.lock, self, self.flush_interval)
         else:
-            path = os.path.join(os.path.realpath(self.directory), lock_name(_token))
+            path = os.path.join(os.path.realpath(self.directory), lock_name(process.token()))
             lock.acquire(path, self, self.flush_interval)
             self.lock = path
 
@@ -168,8 +143,9 @@ class TraceWriter:
                 the next flush tries again.
             VanishedError: what was written of a streamed episode is gone, and that episode with it; all else is done.
         """
-        self._flush(running, background)
-        self._complain()
+        with self.alone:
+            self._flush(running, background)
+            self._complain()
 
     def _complain(self) -> None:
         vanished, self.vanished = self.vanished, []
@@ -308,8 +284,11 @@ class TraceWriter:
         Raises:
             OSError: as `flush`. It is not closed then, and may be closed again.
         """
-        if self.closed:
-            return
+        with self.alone:
+            if not self.closed:
+                self._close()
+
+    def _close(self) -> None:
         for lane in self.lanes:
             if not lane.closed:
                 lane.end("close")
@@ -323,69 +302,6 @@ class TraceWriter:
             self.lock = ""
         self.closed = True
         self._complain()
-
-
-def finish(writer: TraceWriter) -> None:
-    """Closes a writer whose recorder was garbage-collected.
-
-    Raises:
-        OSError: as `TraceWriter.close`; it is tried again at exit.
-    """
-    thread = threading.current_thread()
-    if isinstance(thread, _Commit) and thread.writer is writer:
-        # The collector has called this in the middle of a commit, which must not wait for itself. The thread is no
-        # daemon, as this one is, so that the interpreter waits for it.
-        threading.Thread(target=finish, args=(writer,), daemon=False).start()
-        return
-    try:
-        writer.close()
-    except BaseException:
-        _unfinished.append(writer)
-        raise
-
-
-def _finish_all() -> None:
-    """At exit: closes every writer. A process that loses data does not end as if all were well."""
-    failed = False
-    for writer in {*_writers, *_unfinished}:
-        try:
-            try:
-                writer.close()
-            except KeyboardInterrupt:  # of somebody who does not want to wait: nothing is lost for that
-                writer.close()
-        except BaseException as error:
-            failed = True
-            _report(error)
-    if failed:
-        logging.shutdown()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        os._exit(1)  # nothing else changes the status that the interpreter has decided on by now
-
-
-def _report(error: BaseException) -> None:
-    """Prints an error as the program prints those that nobody catches; its hook keeps no other writer from closing."""
-    try:
-        sys.excepthook(type(error), error, error.__traceback__)
-    except BaseException:
-        sys.__excepthook__(type(error), error, error.__traceback__)
-
-
-_unfinished: list[TraceWriter] = []
-atexit.register(_finish_all)
-
-
-def _finish_at_exit(_: object = None) -> None:
-    """Makes a child of multiprocessing finish its traces: its `os._exit` runs no handlers but multiprocessing's."""
-    global _finishing
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None and _finishing != os.getpid() and sys.modules["multiprocessing.process"].parent_process():
-        _finishing = os.getpid()
-        util.Finalize(None, _finish_all, exitpriority=0)
-
-
-_finishing = 0
 
 
 def _writer(library: str | None) -> dict[str, Any]:

@@ -396,6 +396,12 @@ def infos_for_rows_of_nothing(batch):
     batch.episode["infos"] = []
 
 
+def infos_for_many_rows_of_nothing(batch):
+    infos_for_rows_of_nothing(batch)
+    for key in ("observations", "actions", "rewards"):
+        batch.episode[key]["shape"] = [20_000_000 + (key == "observations"), 0]
+
+
 def same_bytes(batch):
     batch.header["episodes"] = [batch.episode, batch.episode]
 
@@ -409,6 +415,7 @@ spoiled("empty arrays of huge shapes", arrays_of_huge_empty_shapes, WITH_SIZE, r
 spoiled("2^62 steps without a byte", rows_of_nothing, WITH_SIZE, refused=False)
 spoiled("2^62 rewards without a byte", structures_of_nothing, WITH_SIZE, refused=False)
 spoiled("2^62 steps without a byte, and infos", infos_for_rows_of_nothing)
+spoiled("20 million steps without a byte, and infos", infos_for_many_rows_of_nothing)
 
 
 # ---- version 0: records point at .npy headers

@@ -19,7 +19,7 @@ MODULES = {
 LAYERS = [
     {"errors"},
     {"values", "files", "episode", "lock", "options"},
-    {"format", "rows", "spaces"},
+    {"format", "rows", "spaces", "process"},
     {"columns", "layout", "rebuild"},
     {"batch", "header"},
     {"stream"},
@@ -51,7 +51,7 @@ WRAPPERS = {
     "wrappers.trace_recording",
     "wrappers.vector",
 }
-WRITING = {"columns", "lane", "stream", "trace", "recording", *WRAPPERS}
+WRITING = {"columns", "lane", "stream", "process", "trace", "recording", *WRAPPERS}
 READING = {"header", "index", "playback", "check"}
 KNOWS_GYM = {"spaces", "rebuild", "environment", *WRAPPERS}
 BY_NAME = {"cli", "test_recording"}  # make environments, and so import the library that they are asked for

@@ -332,3 +332,110 @@ def test_a_recorder_of_the_parent_is_used_on_in_a_process(tmp_path):
         pytest.skip("the program has no file to be imported from")
     assert run(code, tmp_path) == 0
     assert recorded(tmp_path) == [[[0, 3]], [[1, 2]]]
+
+
+# ---- several at once
+
+
+def test_another_thread_may_save_and_the_end_of_the_program_meets_a_thread_that_records(tmp_path):
+    code = """
+    recording = TraceRecording(directory, buffer_batch_size=3, durability="none")
+    done = []
+
+    def save():
+        while not done:
+            recording.save_complete()
+
+    saver = threading.Thread(target=save)
+    saver.start()
+    for number in range(300):
+        record(recording, *range(5 * number, 5 * number + 5))
+    done.append(True)
+    saver.join()
+
+    def go_on():
+        number = 1500
+        while True:
+            record(recording, *range(number, number + 5))
+            number += 5
+
+    sys.stderr = open(os.devnull, "w")
+    threading.Thread(target=go_on, daemon=True).start()
+    """
+    assert run(code, tmp_path) == 0
+    ((*episodes, last),) = recorded(tmp_path)
+    assert episodes == [list(range(number, number + 5)) for number in range(0, 5 * len(episodes), 5)]
+    assert len(episodes) >= 299
+    assert last == list(range(5 * len(episodes), 5 * len(episodes) + len(last)))
+    assert [trace.closed for trace in TraceRecordingReader(tmp_path).traces] == [True]
+
+
+@posix
+def test_a_signal_handler_that_returns_may_not_save_in_the_midst_of_recording(tmp_path):
+    code = """
+    refused = saved = number = 0
+    recording = TraceRecording(directory, buffer_batch_size=3, durability="none")
+
+    def handle(*_):
+        global refused, saved
+        try:
+            recording.save_complete()
+            saved += 1
+        except ValueError as error:
+            assert "signal handler" in str(error)
+            refused += 1
+
+    signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0003)
+    while refused < 20 or saved < 20:
+        record(recording, *range(number, number + 5))
+        number += 5
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    recording.close()
+    ((*episodes,),) = [[episode.actions.tolist() for episode in TraceRecordingReader(directory, verify=True)]]
+    assert episodes == [list(range(first, first + 5)) for first in range(0, number, 5)]
+    """
+    assert run(code, tmp_path) == 0
+
+
+@posix
+@pytest.mark.parametrize("hook", ["sys.exit(0)", "raise ValueError"])
+def test_a_hook_for_errors_does_not_turn_a_loss_into_success_or_keep_others_from_being_written(tmp_path, hook):
+    code = f"""
+    import resource
+
+    def hook(*_):
+        {hook}
+
+    sys.excepthook = hook
+    sys.stderr = open(os.devnull, "w")
+    small = [TraceRecording(directory) for _ in range(3)]
+    record(small[0], 1)
+    record(small[1], *range(5000))
+    record(small[2], 2)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    """
+    assert run(code, tmp_path) == 1
+    assert sorted(recorded(tmp_path)) == [[], [[1]], [[2]]]
+
+
+@posix
+def test_a_child_of_multiprocessing_that_forks_by_itself_leaves_what_both_recorded(tmp_path):
+    code = """
+    import multiprocessing
+
+    def work():
+        recording = TraceRecording(directory)
+        child = os.fork()
+        record(recording, 1 if child else 2)
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+        globals()["kept"] = recording
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+    """
+    assert run(code, tmp_path) == 0
+    assert sorted(recorded(tmp_path)) == [[[1]], [[2]]]

@@ -15,7 +15,7 @@ import threading
 import pytest
 
 import gym_recording
-from gym_recording import TraceRecording, lock
+from gym_recording import TraceRecording, TraceRecordingReader, lock
 
 fcntl = pytest.importorskip("fcntl")  # POSIX
 
@@ -114,6 +114,22 @@ def test_a_lock_that_was_removed_and_made_anew_by_others_is_not_held(tmp_path):
     assert is_held(path)
     recording.close()
     assert locks_in(tmp_path) == []
+
+
+def test_a_directory_that_was_renamed_is_no_other_to_the_lock(tmp_path):
+    one = new(tmp_path / "old")
+    (tmp_path / "old").rename(tmp_path / "new")
+    other = new(tmp_path / "new")  # which would wait for ever for the lock that its own process holds
+    write(other)
+    assert is_held(only_lock(tmp_path / "new"))
+    (tmp_path / "new").rename(tmp_path / "old")
+    write(one)
+    assert is_held(only_lock(tmp_path / "old"))
+    one.close()
+    (tmp_path / "old").rename(tmp_path / "new")
+    other.close()
+    assert locks_in(tmp_path / "new") == []
+    assert len(TraceRecordingReader(tmp_path / "new")) == 2
 
 
 def test_a_recorder_waits_while_the_lock_that_it_needs_is_taken_and_then_has_it(tmp_path):
@@ -283,7 +299,9 @@ def test_what_is_no_file_at_the_locks_name_is_refused_and_not_written_through(tm
         ('{"a":' * 800, {}),
         ('{"host": "h"}', {"host": "h"}),
         ('{"host": "h"}' + " " * 100_000, {"host": "h"}),
-        ('{"pid": ' + "9" * 4000 + "}", None),
+        ('{"pid": ' + "9" * 4000 + "}", {}),
+        ('{"pid": NaN, "host": "h", "boot": [], "flush_interval": 1e999}', {"host": "h"}),
+        ('{"pid": true, "host": ["h"], "flush_interval": -1}', {}),
     ],
 )
 def test_whatever_a_lock_says_is_read_without_harm(tmp_path, content, owner):

@@ -286,6 +286,17 @@ def test_other_triggers_count_beside_a_buffer_batch_size_if_they_are_passed_too(
     assert recording.episodes == []
 
 
+@pytest.mark.parametrize("option", ["flush_interval", "batch_bytes", "buffer_batch_size"])
+@pytest.mark.parametrize("number", [np.float32(3), np.int8(3), np.float64(3), True])
+def test_a_number_of_numpy_is_as_good_as_one_of_python(tmp_path, option, number):
+    recording = new(tmp_path, **{option: number})
+    assert type(getattr(recording, option)) in (int, float)
+    setattr(recording, option, number)
+    recording.add_reset(0.0)
+    recording.close()
+    assert len(TraceRecordingReader(tmp_path)) == 1
+
+
 def test_very_many_episodes_that_are_written_together_are_several_batches(tmp_path):
     recording = new(tmp_path, buffer_batch_size=10**9)
     for number in range(HEADER_EPISODES + 2):

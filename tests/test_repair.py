@@ -80,6 +80,7 @@ def writer(code, directory, *prefix):
             yield process
         finally:
             process.kill()
+            process.wait()  # before its standard input ends, which would let it go on and close
 
 
 def kill(process):
@@ -368,6 +369,53 @@ def test_a_damaged_manifest_hides_nothing_from_a_repair(recording, run_repair, d
     before = contents(recording), states(recording)
     assert run_repair(recording, code=0) == nothing()
     assert (contents(recording), states(recording)) == before
+
+
+def test_a_manifest_that_cannot_be_opened_is_no_damage(recording, run_repair):
+    (manifest,) = recording.glob("*.manifest.json")
+    manifest.rename(recording / "elsewhere")
+    manifest.symlink_to(recording / "elsewhere")
+    lines = run_repair(recording, code=1)
+    assert any("cannot be opened" in line for line in lines["failed"])
+    assert manifest.is_symlink()
+    manifest.unlink()
+    (recording / "elsewhere").rename(manifest)
+    assert run_repair(recording, code=3)["failed"] == []  # it is still known to be dead
+    assert check_recording(recording) == []
+
+
+def test_what_a_damaged_manifest_was_is_kept_each_time(recording, run_repair):
+    (manifest,) = recording.glob("*.manifest.json")
+    for number, damage in enumerate((b"one", b"two", b"three")):
+        manifest.write_bytes(damage)
+        run_repair(recording, "--force", code=3)
+        kept = recording / f"{manifest.name}.damaged{f'.{number}' if number else ''}"
+        assert kept.read_bytes() == damage
+
+
+def test_batches_that_came_after_a_repair_are_listed_by_the_next(tmp_path, run_repair):
+    recording = TraceRecording(tmp_path)
+    for number in range(3):
+        recording.add_reset(number)
+        recording.end_episode()
+        recording.save_complete()
+        run_repair(tmp_path, "--force", code=3)
+        (manifest,) = tmp_path.glob("*.manifest.json")
+        assert len(json.loads(manifest.read_bytes())["batches"]) == number + 1
+    recording.close()
+    assert run_repair(tmp_path, code=0) == nothing()
+    assert len(TraceRecordingReader(tmp_path, verify=True)) == 3
+
+
+def test_a_name_that_cannot_be_removed_does_not_keep_the_rest_from_being_repaired(recording, run_repair):
+    trace = next(recording.glob("*.manifest.json")).name.partition(".manifest")[0]
+    (recording / f"{trace}.ep000000099.bin").mkdir()
+    lines = run_repair(recording, code=1)
+    assert any("cannot be removed" in line for line in lines["failed"])
+    assert episodes(recording) == [(0, 2, "reset"), (1, 3, "reset"), (2, 6, "crash")]
+    (recording / f"{trace}.ep000000099.bin").rmdir()
+    assert run_repair(recording, code=0)["failed"] == []
+    assert check_recording(recording) == []
 
 
 def test_a_manifest_of_a_later_version_stays_as_it_is(recording, run_repair):

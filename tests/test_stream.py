@@ -1,5 +1,7 @@
 """Streamed episodes, write by write: what is on disk after each, after a change of kind, after a failure."""
 
+import contextlib
+import errno
 import io
 import json
 import os
@@ -17,7 +19,7 @@ from cases import plain
 from faults.system import System
 
 import gym_recording
-from gym_recording import TraceError, TraceRecording, TraceRecordingReader
+from gym_recording import TraceError, TraceRecording, TraceRecordingReader, batch
 from gym_recording.check import check_recording
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(gym_recording.__file__))}
@@ -385,7 +387,7 @@ def test_a_change_of_kind_that_only_a_refused_step_brought_is_taken_back(tmp_pat
 
 
 FAILING = """
-import os, resource, signal, sys
+import json, os, resource, signal, sys
 import numpy as np
 from gym_recording import TraceRecording, TraceRecordingReader
 from gym_recording.check import check_recording
@@ -435,6 +437,10 @@ for size in range(0, 3000, 83):
     assert episode.ended_by == "close"
     assert check_recording(directory) == []
     assert not [name for name in os.listdir(directory) if name.startswith(".")]
+    (header,) = [name for name in os.listdir(directory) if ".ep" in name and name.endswith(".json")]
+    with open(os.path.join(directory, header)) as file:
+        named = {blob["fn"] for blob in json.load(file)["blobs"]}
+    assert named == {name for name in os.listdir(directory) if name.endswith(".bin")}
 print(failed > 30)
 """
 
@@ -589,6 +595,48 @@ def test_an_episode_whose_first_flush_was_interrupted_keeps_its_place_among_the_
     recording.close()
     found = [episode.observations[0] for episode in TraceRecordingReader(tmp_path, verify=True)]
     assert found == [0, 1, 2, 3, 4, 5]
+
+
+def test_tries_that_fail_do_not_fill_the_disk_with_what_is_tried(tmp_path):
+    def full(call):
+        if call.name == "replace" and call.path.endswith(".tmp") and ".ep" in call.path:
+            raise OSError(errno.ENOSPC, "full", call.path)
+        return call.perform()
+
+    recording = TraceRecording(tmp_path, durability="none", flush_interval=0)
+    recording.add_reset([np.zeros(100)])
+    recording.add_step(0, [np.ones(100)], 0.0)
+    recording.save_complete()
+    files = len(list(tmp_path.iterdir()))
+    with System(full).installed():
+        for step in range(1, 10):
+            with contextlib.suppress(OSError):
+                recording.add_step(step, [np.full(100, step)], 0.0)
+            with contextlib.suppress(OSError):
+                recording.save_complete()
+            assert len(list(tmp_path.iterdir())) <= files + 1
+    recording.close()
+    (episode,) = TraceRecordingReader(tmp_path, verify=True)
+    assert [row[0][0] for row in episode.observations] == [0, 1, *range(1, 10)]
+
+
+def test_an_episode_whose_header_readers_would_refuse_is_said_to_be_lost_from_there_on(tmp_path, monkeypatch):
+    recording = TraceRecording(tmp_path, flush_interval=0)
+    recording.add_reset("text")
+    recording.add_step(0, "text", 0.0)
+    recording.save_complete()
+    monkeypatch.setattr(batch, "MAX_JSON_BYTES", 5000)
+    recording.flush_interval = None
+    recording.add_step(1, "text" * 2000, 0.0)
+    recording.flush_interval = 0
+    with pytest.raises(TraceError, match=r"too much JSON.*5000"):
+        recording.add_step(2, "text", 0.0)
+        recording.save_complete()
+    recording.flush_interval = None
+    recording.add_reset(7)
+    recording.close()
+    reader = TraceRecordingReader(tmp_path, verify=True)
+    assert [list(episode.actions) for episode in reader] == [[0], []]
 
 
 # ---- a reader beside the writer

@@ -269,6 +269,7 @@ def first(directory, number):
             yield process
         finally:
             process.kill()
+            process.wait()  # before its standard input ends
 
 
 REPAIR = """
