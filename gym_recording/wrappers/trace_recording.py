@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import TraceError
 from ..recording import TraceRecording
-from .api import describe, library_of, library_version, reset_gives_info, split_reset, split_step
+from .api import UNDERSCORED, describe, era_of, library_of, library_version, reset_gives_info, split_reset, split_step
 
 __all__ = ["TraceRecordingWrapper"]
 
@@ -66,7 +66,10 @@ class TraceRecordingWrapper:
         saver = _argument_saver(self._library)
         if saver is not None:
             saver.__init__(self, directory=directory if directory is None else os.fspath(directory), **kwargs)
-        super().__init__(env)  # type: ignore[call-arg]  # the library's Wrapper comes next
+        arguments = era_of(self._library).init
+        super().__init__(env, **arguments)  # type: ignore[call-arg]  # the library's Wrapper comes next
+        for name in arguments:  # the environment's own holds
+            del self.__dict__[name]
         self.recording = TraceRecording(
             directory, **{"env": describe(env), "library": library_version(self._library), **kwargs}
         )
@@ -88,7 +91,7 @@ class TraceRecordingWrapper:
             lane.take_back()
             raise
         result = self.env.step(action)
-        lane.finish(*(result if result.__class__ is tuple and len(result) == 5 else split_step(result)))
+        lane.finish(*(result if result.__class__ is tuple and len(result) == 5 else split_step(result, self.env)))
         if lane.steps >= lane.watch or time.monotonic() >= recording.deadline:
             recording.flush_if_due(lane)
         return result
@@ -161,12 +164,22 @@ def _class_for(cls: type, library: types.ModuleType) -> Any:
     key = (cls, library.__name__)
     if key not in _classes:
         saver = _argument_saver(library)
-        bases = (cls, library.Wrapper) if saver is None else (cls, library.Wrapper, saver)
-        names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
-        methods = {name: method for name, method in _OPTIONAL_METHODS.items() if hasattr(library.Wrapper, name)}
-        members = {**names, **methods, "_library": library}
+        own = {name: method for name, method in _OPTIONAL_METHODS.items() if hasattr(library.Wrapper, name)}
+        members = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+        for name in UNDERSCORED:
+            old, ours = f"_{name}", own.get(name, getattr(TraceRecordingWrapper, name, None))
+            if hasattr(cls, old) and getattr(cls, name, None) is getattr(TraceRecordingWrapper, name, None):
+                members[name] = _calling(old)
+            if ours is not None and (hasattr(cls, old) or hasattr(library.Wrapper, old)):
+                own[old] = ours
+        bases = (cls, type("_Methods", (), own), library.Wrapper, *([] if saver is None else [saver]))
+        members["_library"] = library
         _classes[key] = types.new_class(cls.__name__, bases, {}, lambda namespace: namespace.update(members))
     return _classes[key]
+
+
+def _calling(name: str) -> Any:
+    return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
 
 
 def _seed(self: Any, seed: Any = None) -> Any:
