@@ -20,6 +20,8 @@ from environments import same, same_rows, version_of
 
 from gym_recording import TraceError, TraceRecordingReader, TraceRecordingWrapper, scan_recorded_traces
 from gym_recording.check import check_recording
+from gym_recording.cli import main
+from gym_recording.test_recording import test_trace_recording as prove
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # old gyms warn of themselves, and of the NumPy that they meet
 
@@ -373,6 +375,22 @@ def test_gym_0_25_gives_either_number_of_flags(gym, tmp_path):
         assert len(outer.step(0)) == (4 if new else 5)
         outer.close()
         assert [(e.terminated, e.truncated) for e in TraceRecordingReader(directory)] == [(False, False)] * 2
+
+
+def test_the_command_records_and_repeats_itself_with_a_seed(gym, tmp_path):
+    command = ["record", "CartPole-v1", "--episodes", "2", "--library", gym.__name__]
+    assert main([*command, str(tmp_path / "any")]) == 0
+    assert [e.seed for e in TraceRecordingReader(tmp_path / "any")] == [None, None]
+    seeded = []
+    for name in "ab":
+        assert main([*command, str(tmp_path / name), "--seed", "4"]) == 0
+        seeded.append([(e.seed, e.observations.tolist()) for e in TraceRecordingReader(tmp_path / name)])
+    assert [seed for seed, _ in seeded[0]] == [4, 5]
+    assert seeded[0] == seeded[1]
+
+
+def test_an_installation_is_proved():
+    prove()
 
 
 # ---- time limits

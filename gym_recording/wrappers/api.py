@@ -6,6 +6,7 @@ names of modules and never imported before an environment of theirs is there.
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
@@ -83,6 +84,37 @@ def reset_gives_info(library: ModuleType, arguments: Mapping[str, Any]) -> bool:
     """Whether `reset` of this library returns (observation, info) when it is called with these arguments."""
     always = era_of(library).reset_info
     return bool(arguments.get("return_info")) if always is None else always
+
+
+def make_arguments(library: ModuleType) -> dict[str, Any]:
+    """Arguments for `make` of the library, after the id, that leave out its checker.
+
+    That of gym uses np.bool8, which NumPy 2 does not have; gym before 0.24 has none.
+    """
+    name = "disable_env_checker"
+    return {name: True} if name in inspect.signature(library.make).parameters else {}
+
+
+def reset(env: Any, seed: int | None) -> Any:
+    """Resets an environment with a seed, in its own way; None: without one.
+
+    Raises:
+        TraceError: it takes no seed.
+    """
+    if seed is None:
+        return env.reset()
+    parameters = inspect.signature(env.unwrapped.reset).parameters.values()
+    if any(parameter.name == "seed" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return env.reset(seed=seed)
+    if not hasattr(env.unwrapped, "seed"):
+        raise TraceError("the environment takes no seed", field="--seed")
+    env.seed(seed)  # before gym 0.22
+    return env.reset()
+
+
+def seed_samples(space: Any, seed: int) -> None:
+    """Seeds what a space samples from: its own generator; in gym up to 0.10, that of all spaces."""
+    (space if hasattr(space, "seed") else sys.modules["gym.spaces"]).seed(seed)
 
 
 def split_reset(result: Any, gives_info: bool, space: Any) -> tuple[Any, Any]:
