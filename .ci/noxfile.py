@@ -19,7 +19,7 @@ nox.options.error_on_missing_interpreters = False
 os.environ["UV_PYTHON_DOWNLOADS"] = "never"
 
 GYM = ["test_gyms.py", "test_api.py", "test_vector.py", "test_spaces.py"]
-GYMS = [*GYM, "test_trace_recording.py"]  # the interface of today
+GYMS = [*GYM, "test_trace_recording.py", "test_programs.py"]  # the interface of today
 RENDERING = "pygame"  # gym 0.22 and 0.23 import it to make CartPole
 
 CELLS = [  # Python, what is installed, the tests
