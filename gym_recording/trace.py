@@ -348,14 +348,19 @@ atexit.register(_finish_all)
 
 def _finish_at_exit(_: object = None) -> None:
     """Makes a child of multiprocessing finish its traces: its `os._exit` runs no handlers but multiprocessing's."""
-    global _finishing
+    global _finishing, _waiting
     util = sys.modules.get("multiprocessing.util")
-    if util is not None and _finishing != os.getpid() and sys.modules["multiprocessing.process"].parent_process():
+    if util is None or os.getpid() == _finishing:
+        return
+    if sys.modules["multiprocessing.process"].parent_process():
         _finishing = os.getpid()
         util.Finalize(None, _finish_all, exitpriority=0)
+    elif os.getpid() != _waiting:  # the arguments of a child's function come before it knows that it is a child
+        _waiting = os.getpid()
+        util.register_after_fork(_finish_at_exit, _finish_at_exit)
 
 
-_finishing = 0
+_finishing = _waiting = 0  # the processes that are so far
 
 
 def _writer(library: str | None) -> dict[str, Any]:
