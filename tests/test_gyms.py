@@ -547,6 +547,24 @@ def test_configure_passes_through(gym, tmp_path):
     assert flags(tmp_path) == [(5, True, False, "terminated")]
 
 
+def autoreset(gym, env):
+    wrapper = getattr(gym.wrappers, "AutoResetWrapper", getattr(gym.wrappers, "Autoreset", None))
+    if wrapper is None:
+        pytest.skip("this library has no wrapper that resets")
+    return wrapper(env)
+
+
+def test_a_wrapper_that_resets_belongs_above_the_recorder(gym, tmp_path):
+    env = autoreset(gym, TraceRecordingWrapper(environment(gym), tmp_path / "below"))
+    start(env)
+    for _ in range(13):
+        move(env, 1)
+    env.close()
+    assert [e.ended_by for e in TraceRecordingReader(tmp_path / "below")] == ["terminated"] * 2 + ["close"]
+    with pytest.warns(UserWarning, match="put the recorder below"):
+        TraceRecordingWrapper(autoreset(gym, environment(gym)), tmp_path / "above")
+
+
 # ---- subclasses as they were written in 2017
 
 

@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, Callable, NamedTuple
@@ -39,6 +39,7 @@ _ERAS = {  # the newest first
     ),
 }
 LIBRARIES = tuple(_ERAS)
+_AUTORESETS = ("AutoResetWrapper", "Autoreset")  # gym since 0.24, gymnasium to 0.29; gymnasium since 1.0
 # Methods that wrappers define with an underscore before the name, as gym up to 0.12.0 has it; `step` calls `_step`.
 UNDERSCORED = ("step", "reset", "close", "seed")
 
@@ -151,7 +152,8 @@ def _split_done(env: Any, observation: Any, reward: Any, done: Any, info: Any) -
     if isinstance(info, Mapping) and "TimeLimit.truncated" in info:
         limited = bool(info["TimeLimit.truncated"])
         return observation, reward, not limited, limited, info
-    terminated, truncated = min(map(_flags_of, _time_limits(env)), key=_LIMITS.index, default=_ENDED)
+    limits = filter(_is_silent_limit, layers(env))
+    terminated, truncated = min(map(_flags_of, limits), key=_LIMITS.index, default=_ENDED)
     return observation, reward, terminated, truncated, info
 
 
@@ -164,13 +166,24 @@ _STEPS: dict[Any, Callable[..., tuple[Any, Any, Any, Any, Any]]] = {  # by the n
 _LIMITS = _TRUNCATED, _UNKNOWN, _ENDED = (None, True), (None, None), (True, False)
 
 
-def _time_limits(env: Any) -> Iterator[Any]:
-    """The TimeLimits around an environment that say nothing in the info: those of gym up to 0.12.0."""
-    while env is not None:
-        mro = type(env).__mro__
-        if hasattr(mro[0], "_past_limit") and any(cls.__module__ == "gym.wrappers.time_limit" for cls in mro):
-            yield env
+def layers(env: Any) -> list[Any]:
+    """An environment's wrappers, the outermost first, and the environment."""
+    found: list[Any] = []
+    while not (env is None or any(env is layer for layer in found)):  # `env` may be anything in an environment
+        found.append(env)
         env = getattr(env, "__dict__", {}).get("env")
+    return found
+
+
+def resets_itself(env: Any) -> bool:
+    """Whether a wrapper resets the environment within `step`."""
+    return any(type(layer).__name__ in _AUTORESETS for layer in layers(env))
+
+
+def _is_silent_limit(layer: Any) -> bool:
+    """Whether it is a TimeLimit that says nothing in the info: one of gym up to 0.12.0."""
+    mro = type(layer).__mro__
+    return hasattr(mro[0], "_past_limit") and any(cls.__module__ == "gym.wrappers.time_limit" for cls in mro)
 
 
 def _flags_of(limit: Any) -> tuple[bool | None, bool | None]:

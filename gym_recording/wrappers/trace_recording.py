@@ -9,11 +9,22 @@ from __future__ import annotations
 import os
 import time
 import types
+import warnings
 from typing import Any
 
 from ..errors import TraceError
 from ..recording import TraceRecording
-from .api import UNDERSCORED, describe, era_of, library_of, library_version, reset_gives_info, split_reset, split_step
+from .api import (
+    UNDERSCORED,
+    describe,
+    era_of,
+    library_of,
+    library_version,
+    reset_gives_info,
+    resets_itself,
+    split_reset,
+    split_step,
+)
 
 __all__ = ["TraceRecordingWrapper"]
 
@@ -70,6 +81,12 @@ class TraceRecordingWrapper:
         super().__init__(env, **arguments)  # type: ignore[call-arg]  # the library's Wrapper comes next
         for name in arguments:  # the environment's own holds
             del self.__dict__[name]
+        if resets_itself(env):
+            warnings.warn(
+                "the environment resets itself below the recorder: its episodes are recorded as one, "
+                "and not where they end; put the recorder below the wrapper that resets",
+                stacklevel=2,
+            )
         self.recording = TraceRecording(
             directory, **{"env": describe(env), "library": library_version(self._library), **kwargs}
         )
