@@ -45,6 +45,8 @@ setup(
             "build",
             "setuptools>=70.1",
             "gymnasium>=0.26",
+            "dm-env",
+            "pettingzoo",
             "tqdm",
             "ml_dtypes",
         ],

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from .index import Trace
     from .playback import TraceRecordingReader, scan_recorded_traces
     from .recording import TraceRecording, optimize_list_of_ndarrays
-    from .wrappers import TraceRecordingWrapper
+    from .wrappers import (
+        TraceRecordingAECWrapper,
+        TraceRecordingDmEnvWrapper,
+        TraceRecordingParallelWrapper,
+        TraceRecordingWrapper,
+    )
 
 _HOMES = {
     "ClosedError": "errors",
@@ -30,6 +35,9 @@ _HOMES = {
     "Trace": "index",
     "TraceError": "errors",
     "TraceRecording": "recording",
+    "TraceRecordingAECWrapper": "wrappers",
+    "TraceRecordingDmEnvWrapper": "wrappers",
+    "TraceRecordingParallelWrapper": "wrappers",
     "TraceRecordingReader": "playback",
     "TraceRecordingWrapper": "wrappers",
     "TupleColumns": "episode",
@@ -47,6 +55,9 @@ __all__ = [
     "Trace",
     "TraceError",
     "TraceRecording",
+    "TraceRecordingAECWrapper",
+    "TraceRecordingDmEnvWrapper",
+    "TraceRecordingParallelWrapper",
     "TraceRecordingReader",
     "TraceRecordingWrapper",
     "TupleColumns",

@@ -25,8 +25,9 @@ from .errors import TraceError, missing_package
 from .format import is_current, parse_name
 from .playback import Trace, TraceRecordingReader
 from .repair import repair_recording
+from .spaces import LIBRARIES
 from .wrappers import TraceRecordingWrapper
-from .wrappers.api import LIBRARIES, make_arguments, reset, seed_samples, split_step
+from .wrappers.api import make_arguments, reset, seed_samples, split_step
 
 _EXIT_CODES = """\
 exit codes:
@@ -39,7 +40,7 @@ exit codes:
 _INFO_KEYS = """\
 --json prints one object, with null where a recording does not say:
   directory   as it was given
-  traces      list of {name, created, closed, env, observation_space, action_space, episodes}
+  traces      list of {name, created, closed, repaired, env, observation_space, action_space, episodes}
   episodes    how many
   steps       how many, of all episodes
   returns     {episodes, min, mean, max}: sums of rewards, of the episodes whose rewards are numbers;
@@ -220,6 +221,7 @@ def _trace_summary(trace: Trace) -> dict[str, Any]:
         "name": trace.name,
         "created": trace.created or None,
         "closed": trace.closed if is_current(trace.name) and trace.error is None else None,
+        "repaired": trace.repaired or None,
         "env": str(trace.env["id"])[:_MAX_TEXT] if "id" in trace.env else None,
         **{key: None if space is None else _space(space) for key, space in spaces.items()},
         "episodes": len(trace),
@@ -275,7 +277,8 @@ def _info_lines(info: dict[str, Any]) -> Iterator[str]:
         yield f"  {key:13}{', '.join(texts)}"
     yield f"  ended by     {', '.join(f'{reason} {count}' for reason, count in sorted(info['ended_by'].items()))}"
     for trace in info["traces"]:
-        yield f"{trace['name']}: {_count(trace['episodes'], 'episode')}{', not closed' * (trace['closed'] is False)}"
+        state = ", repaired after a crash" if trace["repaired"] else ", not closed" if trace["closed"] is False else ""
+        yield f"{trace['name']}: {_count(trace['episodes'], 'episode')}{state}"
         for key in ("created", "env", "observation_space", "action_space"):
             if trace[key] is not None:
                 yield f"  {key.replace('_space', 's'):13}{trace[key]}"

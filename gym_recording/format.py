@@ -11,7 +11,7 @@ import json
 import re
 import warnings
 from io import BytesIO
-from typing import Any, Callable, Literal, NamedTuple, Sequence
+from typing import Any, Callable, Literal, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -196,6 +196,29 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise TraceError("a key stands twice", field=key[:80])
             seen.add(key)
     return members
+
+
+def json_copy(value: Mapping[str, Any] | None, field: str) -> Any:
+    """A copy of a JSON object that nobody else can change, and that any reader will take."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise TraceError("malformed", field=field, expected="a dict", found=str(type(value)))
+    try:
+        text = json.dumps(value, allow_nan=False)
+        copy = read_document(write_document(f'"value": {text}'), field)["value"]
+        has_text_keys = _has_text_keys(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TraceError(f"cannot be written as JSON: {error}", field=field) from error
+    if not has_text_keys:  # `json` would write 1 as "1"
+        raise TraceError("cannot be written as JSON: keys must be text", field=field)
+    return copy
+
+
+def _has_text_keys(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _has_text_keys(item) for key, item in value.items())
+    return not isinstance(value, (list, tuple)) or all(map(_has_text_keys, value))
 
 
 def document_version(document: dict[str, Any], file: str) -> int:

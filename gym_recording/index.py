@@ -9,11 +9,21 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Callable
 
 from . import files
 from .errors import MissingEpisodesError, TraceError
-from .format import MAX_JSON_BYTES, header_name, is_current, member, natural_key, parse_name, read_manifest
+from .format import (
+    MAX_JSON_BYTES,
+    header_name,
+    is_current,
+    manifest_name,
+    member,
+    natural_key,
+    parse_name,
+    read_manifest,
+)
 
 
 @dataclass
@@ -62,6 +72,49 @@ class Trace:
     def __len__(self) -> int:
         """How many episodes it has."""
         return sum(batch.count for batch in self.batches)
+
+    @cached_property
+    def observation_space(self) -> Any:
+        """The observation space, rebuilt in the library that is installed, gymnasium if both are; None if not recorded.
+
+        Raises:
+            TraceError: it could not be recorded whole, or is malformed, or the library has no such space.
+            MissingPackageError: neither gymnasium nor gym is installed.
+        """
+        return self._space("observation_space")
+
+    @cached_property
+    def action_space(self) -> Any:
+        """The action space; as `observation_space`."""
+        return self._space("action_space")
+
+    def _space(self, key: str) -> Any:
+        from .rebuild import read_space  # whoever only reads episodes does not load it
+
+        return read_space(self.env[key], f"env.{key}", manifest_name(self.name)) if key in self.env else None
+
+    def make_env(self, **kwargs: Any) -> Any:
+        """Makes the environment anew, by its registered id, with its recorded arguments and wrappers.
+
+        It is made by the library that it was recorded with, if that is installed. Import what registers it before: no
+        module is imported because a file names it. But the arguments are from the file: do this with recordings that
+        you trust. Wrappers are those of gymnasium alone, and none that writes files.
+
+        Args:
+            kwargs: for `make`; they go before the recorded arguments.
+
+        Raises:
+            TraceError: what is recorded does not suffice, or is not registered, or cannot be made.
+            MissingPackageError: neither gymnasium nor gym is installed.
+        """
+        from .environment import make_env
+
+        return make_env(self.env, self.writer.get("library"), manifest_name(self.name), kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the spaces, which need their library: they are rebuilt where they are asked for."""
+        names = ("observation_space", "action_space")
+        return {key: value for key, value in self.__dict__.items() if key not in names}
 
 
 class Index:

@@ -15,6 +15,8 @@ import os
 import platform
 import stat
 import threading
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 try:
@@ -27,10 +29,12 @@ _FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) 
 _guard = threading.RLock()
 # By path. The garbage collector may release one recorder's lock in the middle of another's `acquire` or `release`, in
 # the same thread: holders are added first and taken away first, so that each of them finds a true count.
-_holders: dict[str, dict[object, None]] = {}
+_holders: dict[str, dict[object, float | None]] = {}  # each with its flush interval
 _descriptors: dict[str, int] = {}
+_said: dict[str, bytes] = {}  # what the file says
 
 
+@lru_cache(maxsize=1)
 def boot_id() -> str | None:
     """What tells one boot of a machine from the next; None where the system does not say."""
     try:
@@ -46,54 +50,82 @@ def acquire(path: str, holder: object, flush_interval: float | None) -> None:
     Args:
         holder: whoever holds it, for `release`.
         path: of the lock file; made if it is not there.
-        flush_interval: seconds; ten of them without a new file are a sign of death where locks cannot be trusted. None
-            or infinite: there is no such sign.
+        flush_interval: seconds; ten of them without a new file are a sign of death where locks cannot be trusted, the
+            longest of all holders. None or infinite: there is no such sign.
 
     Raises:
         OSError: the file cannot be written; it names it.
     """
     with _guard:
         holders = _holders.setdefault(path, {})
-        holders[holder] = None
-        if path not in _descriptors:
-            try:
-                _descriptors[path] = _open(path, flush_interval)
-            except BaseException:
-                holders.pop(holder, None)
-                raise
+        holders[holder] = flush_interval
+        try:
+            if path not in _descriptors:
+                _descriptors[path] = _open(path)
+            _say(path)
+        except BaseException as error:
+            release(path, holder)
+            if isinstance(error, OSError):
+                raise OSError(error.errno, error.strerror, path) from error
+            raise
 
 
-def renew(path: str, flush_interval: float | None) -> None:
-    """Makes the lock that is held anew if its file is gone, because the directory was removed and is there again."""
+def renew(path: str, holder: object, flush_interval: float | None) -> None:
+    """Holds it on: makes it anew if its file is gone, because the directory was removed and is there again.
+
+    Args:
+        path: as for `acquire`.
+        holder: as for `acquire`.
+        flush_interval: as for `acquire`.
+    """
     with _guard:
-        if path in _descriptors and not os.path.exists(path):
-            with contextlib.suppress(OSError):  # the directory is still gone: what cannot be put there will say so
-                descriptor, _descriptors[path] = _descriptors[path], _open(path, flush_interval)
+        _holders[path][holder] = flush_interval
+        with contextlib.suppress(OSError):  # the directory is still gone: what cannot be put there will say so
+            if not _is_at(path, _descriptors[path]):
+                descriptor, _descriptors[path] = _descriptors[path], _open(path)
+                _said.pop(path, None)
                 os.close(descriptor)
+            _say(path)
 
 
-def _open(path: str, flush_interval: float | None) -> int:
-    descriptor = os.open(path, os.O_CREAT | _FLAGS, 0o666)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "no regular file stands in the way of a lock", path)
+def _is_at(path: str, descriptor: int) -> bool:
+    """Whether the file at `path` is the one that is open: others may have removed it, and made another."""
     try:
-        if fcntl is not None:
-            with contextlib.suppress(OSError):  # a file system without locks: the age of the files must do
-                fcntl.flock(descriptor, fcntl.LOCK_EX)  # a repair may have it for a moment, and find that it may not
-        owner: dict[str, Any] = {"host": platform.node(), "boot": boot_id(), "pid": os.getpid()}
-        if flush_interval is not None and math.isfinite(flush_interval):
-            owner["flush_interval"] = flush_interval
-        os.write(descriptor, json.dumps(owner).encode())
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        with contextlib.suppress(OSError):
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _open(path: str) -> int:
+    """Makes the lock and takes it. Who finds it granted while it is at `path` is the only one that has it."""
+    while True:
+        descriptor = os.open(path, os.O_CREAT | _FLAGS, 0o666)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "no regular file stands in the way of a lock", path)
+            if fcntl is not None:
+                with contextlib.suppress(OSError):  # a file system without locks: the age of the files must do
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)  # a repair may have it, and is through soon
+            if _is_at(path, descriptor):
+                return descriptor
+        except BaseException:
             os.close(descriptor)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, path) from error
-        raise
-    return descriptor
+            raise
+        os.close(descriptor)
+
+
+def _say(path: str) -> None:
+    """Writes whose it is, if the file does not say so."""
+    owner: dict[str, Any] = {"host": platform.node(), "boot": boot_id(), "pid": os.getpid()}
+    interval = max(math.inf if interval is None else interval for interval in _holders[path].values())
+    if math.isfinite(interval):
+        owner["flush_interval"] = interval
+    text = json.dumps(owner).encode()
+    said = _said.get(path, b"")
+    if text != said.rstrip():
+        os.lseek(_descriptors[path], 0, os.SEEK_SET)
+        os.write(_descriptors[path], text.ljust(len(said)))
+        _said[path] = text.ljust(len(said))
 
 
 def release(path: str, holder: object) -> None:
@@ -104,6 +136,7 @@ def release(path: str, holder: object) -> None:
         if not holders and path in _descriptors:
             with contextlib.suppress(OSError):  # the directory is gone: so is the lock
                 os.unlink(path)
+            _said.pop(path, None)
             descriptor = _descriptors.pop(path, None)
             if descriptor is not None:
                 with contextlib.suppress(OSError):
@@ -118,35 +151,63 @@ def forget_in_child() -> None:
         os.close(descriptor)
     _descriptors.clear()
     _holders.clear()
+    _said.clear()
 
 
-def take(path: str) -> tuple[int | None, bool, dict[str, Any]]:
-    """Tries to take the lock of another process.
+@dataclass
+class Taken:
+    """What a try to take the lock of another process came to.
 
-    Returns:
-        A descriptor that holds it until it is closed, -1 if there is no such file, None if somebody else holds it;
-        whether that can be trusted, which it cannot where there are no locks; what the file says of its owner.
+    Attributes:
+        descriptor: holds it until it is closed; -1 if there is no such file and none can be made, None if somebody else
+            holds it.
+        trusted: whether that settles it, which it does not where there are no locks.
+        owner: what the file says of its owner.
+        made: the file was not there before, or does not say whose it is: its maker does not hold it yet, or died there.
+            Whoever took it removes it.
     """
-    try:
-        descriptor = os.open(path, _FLAGS)
-    except FileNotFoundError:
-        return -1, True, {}
-    except OSError:  # a symbolic link, or something else that is no lock of ours
-        return None, True, {}
-    granted = fcntl is not None
+
+    descriptor: int | None
+    trusted: bool = True
+    owner: dict[str, Any] = field(default_factory=dict)
+    made: bool = False
+
+
+def take(path: str) -> Taken:
+    """Tries to take the lock of another process. While it is held, that process opens no recorder there."""
+    while True:
+        made = False
+        try:
+            try:
+                descriptor = os.open(path, _FLAGS)
+            except FileNotFoundError:
+                descriptor = os.open(path, os.O_CREAT | os.O_EXCL | _FLAGS, 0o666)
+                made = True
+        except FileExistsError:
+            continue
+        except OSError:  # a symbolic link, or something else that is no lock of ours; or nothing can be made here
+            return Taken(None if os.path.lexists(path) else -1)
+        taken = _taken(descriptor, made)
+        if taken.descriptor is None or _is_at(path, descriptor):
+            return taken
+        os.close(descriptor)
+
+
+def _taken(descriptor: int, made: bool) -> Taken:
+    trusted = fcntl is not None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        return None, True, {}
+        return Taken(None)
     try:
         if fcntl is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
             os.close(descriptor)
-            return None, True, {}
-        granted = False  # the file system has no locks: the age of the files must do
+            return Taken(None)
+        trusted = False  # the file system has no locks: the age of the files must do
     try:
         owner = json.loads(os.read(descriptor, 4096))
     except (OSError, ValueError, RecursionError):
-        owner = {}
-    return descriptor, granted, owner if isinstance(owner, dict) else {}
+        owner = None
+    return Taken(descriptor, trusted, owner if isinstance(owner, dict) else {}, made or not owner)

@@ -7,7 +7,6 @@ batches are committed in `trace`.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import tempfile
@@ -21,7 +20,7 @@ import numpy as np
 from . import files
 from .columns import Column, size_of
 from .errors import TraceError
-from .format import read_document, write_document
+from .format import json_copy
 from .lane import FIRST_WATCH, Lane, LiveRows
 from .rows import PiecedArray
 from .trace import Batch, TraceWriter, finish, utc_now
@@ -99,7 +98,7 @@ class TraceRecording:
             "env": env,
             "library": library,
         }
-        members = {"env": _json_copy(env, "env"), "metadata": _json_copy(metadata, "metadata")}
+        members = {"env": json_copy(env, "env"), "metadata": json_copy(metadata, "metadata")}
         if directory is None:
             directory = tempfile.mkdtemp(prefix="openai.gym.")
         elif not isinstance(directory, (str, bytes, os.PathLike)) or not os.fspath(directory):
@@ -281,7 +280,7 @@ class TraceRecording:
         return self._flush_interval
 
     def _set_deadline(self) -> None:
-        interval = self._interval()
+        interval = self._trace.flush_interval = self._interval()
         self.deadline = float("inf") if interval is None else time.monotonic() + interval
 
     def save_complete(self) -> None:
@@ -328,22 +327,6 @@ class TraceRecording:
 
 def _copy_of(cls: type[TraceRecording], directory: str, arguments: dict[str, Any]) -> TraceRecording:
     return cls(directory, **arguments)
-
-
-def _json_copy(value: Mapping[str, Any] | None, field: str) -> Any:
-    """A copy of a JSON object that nobody else can change, and that any reader will take."""
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
-        raise TraceError("malformed", field=field, expected="a dict", found=str(type(value)))
-    try:
-        text = json.dumps(value, allow_nan=False)
-        copy = read_document(write_document(f'"value": {text}'), field)["value"]
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TraceError(f"cannot be written as JSON: {error}", field=field) from error
-    if json.dumps(copy) != text:
-        raise TraceError("cannot be written as JSON: keys must be text", field=field)
-    return copy
 
 
 def _at_least_zero(value: Any, field: str) -> Any:

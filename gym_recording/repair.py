@@ -76,17 +76,23 @@ class _Owner:
         It is if its lock is granted, and it ran on this machine in this boot, or its newest file is old by the clock of
         the directory. Whatever else is the case, it may be alive.
         """
-        descriptor, granted, owner = lock.take(self.lock_path)
+        self.taken = taken = lock.take(self.lock_path)
         try:
-            if descriptor is None:
+            if taken.descriptor is None:
                 yield False
                 return
-            self.owner = owner or self._writer()
+            self.owner = taken.owner or self._writer()
             is_here = self.owner.get("host") == platform.node() and self.owner.get("boot") == lock.boot_id() is not None
-            yield (granted and is_here) or self._is_old(self.owner.get("flush_interval"))
+            yield (taken.trusted and is_here) or self._is_old(self.owner.get("flush_interval"))
         finally:
-            if descriptor is not None and descriptor >= 0:
-                os.close(descriptor)
+            if taken.made:
+                os.unlink(self.lock_path)
+            if taken.descriptor is not None and taken.descriptor >= 0:
+                os.close(taken.descriptor)
+
+    def has_lock(self) -> bool:
+        """Whether a lock is left of it. Not the one that was made to be held while `dead` runs."""
+        return not self.taken.made and os.path.lexists(self.lock_path)
 
     def _writer(self) -> dict[str, Any]:
         """What a manifest says of it, where its lock is gone."""
@@ -106,8 +112,8 @@ class _Owner:
         files.write_at(self.directory, probe, 0, [], sync=False)
         now = os.lstat(os.path.join(self.directory, probe)).st_mtime
         os.unlink(os.path.join(self.directory, probe))
-        newest = 0.0
-        for path in (self.lock_path, *(os.path.join(self.directory, name) for name in self.names)):
+        newest = os.lstat(self.lock_path).st_mtime if self.has_lock() else 0.0
+        for path in [os.path.join(self.directory, name) for name in self.names]:
             with contextlib.suppress(FileNotFoundError):
                 newest = max(newest, os.lstat(path).st_mtime)
         return now - newest > _INTERVALS * interval  # type: ignore[no-any-return]
@@ -141,7 +147,7 @@ def repair_recording(directory: str, force: bool = False) -> Repaired:
         with owner.dead() as dead:
             reader = TraceRecordingReader(directory, verify=True)  # looked at now: who lived may have written since
             if not dead and not force:
-                if os.path.lexists(owner.lock_path) or any(
+                if owner.has_lock() or any(
                     token_of(t.name) == token and not t.closed and not t.repaired for t in reader.traces
                 ):
                     found.alive.append(f"the writer {token} may be alive")
@@ -156,8 +162,8 @@ def repair_recording(directory: str, force: bool = False) -> Repaired:
 def _clean(directory: str, owner: _Owner, found: Repaired) -> None:
     """Removes the temporaries of a dead writer, and its lock."""
     names = [name for name in owner.names if parse_temporary(name) is not None]
-    for name in [*names, os.path.basename(owner.lock_path)]:
-        with contextlib.suppress(FileNotFoundError):
+    for name in [*names, *([os.path.basename(owner.lock_path)] if owner.has_lock() else [])]:
+        with contextlib.suppress(FileNotFoundError):  # of a list that was made before the lock was held
             os.unlink(os.path.join(directory, name))
             found.done.append(f"{name}: removed")
 
@@ -238,13 +244,20 @@ class _Repair:
         members: dict[str, Any] = {}
         with contextlib.suppress(TraceError, FileNotFoundError):
             members = read_manifest(files.read(self.directory, self.manifest, MAX_JSON_BYTES), self.manifest)
-        if self.trace.error is not None:  # what is damaged stays as it is
-            self.found.lost.append(f"{self.trace.error}")
+        error = self.trace.error
+        if error is not None and (
+            error.field == "format.version" or not self.trace.batches
+        ):  # a newer version knows it
+            self.found.lost.append(f"{error}")
             return
-        if members.get("closed") or members.get("repaired"):
+        if error is None and (members.get("closed") or members.get("repaired") or not (members or self.trace.batches)):
             return
-        if not members and not self.trace.batches:
-            return
+        if error is not None:
+            os.replace(*(os.path.join(self.directory, name) for name in (self.manifest, f"{self.manifest}.damaged")))
+            self.found.lost.append(
+                f"{error}; what it alone said is lost, its bytes are kept as {self.manifest}.damaged"
+            )
+            members = {}
         listed = {entry["fn"]: entry for entry in members.get("batches", [])}  # also what is missing or damaged now
         listed.update({b.file: {"first": b.first, "len": b.count, "fn": b.file} for b in self.kept})
         batches = sorted(listed.values(), key=lambda entry: entry["first"])

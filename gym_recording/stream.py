@@ -53,12 +53,14 @@ class Stream:
         first: the number of the episode, which it must have before `write`.
         episode: the newest state of it, as `Lane` makes it; it replaces the one before, written or not.
         written: the state that is on disk.
+        after: how many episodes of the batch in which it began had ended before; those come first.
     """
 
-    def __init__(self, directory: str, trace: str, sync: bool) -> None:
+    def __init__(self, directory: str, trace: str, sync: bool, after: int = 0) -> None:
         self.directory = directory
         self.trace = trace
         self.first: int | None = None
+        self.after = after
         self.sync = sync
         self.episode: dict[str, Any] | None = None
         self.written: dict[str, Any] | None = None

@@ -16,8 +16,9 @@ import numpy as np
 from . import __version__
 from .errors import missing_package
 from .playback import scan_recorded_traces
+from .spaces import LIBRARIES
 from .wrappers import TraceRecordingWrapper
-from .wrappers.api import LIBRARIES, library_version, reset_gives_info, split_reset, split_step
+from .wrappers.api import library_version, reset_gives_info, split_reset, split_step
 
 EPISODES = 10
 

@@ -32,6 +32,8 @@ from .stream import Stream
 if TYPE_CHECKING:
     from .lane import Lane
 
+HEADER_EPISODES = 100_000  # of one header: about 80 MB of JSON, far from what readers refuse
+
 _counter = itertools.count()
 _token = ""
 _writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
@@ -77,17 +79,16 @@ class Batch:
 
     Attributes:
         episodes: the list that people see as `TraceRecording.episodes`; empty again once it is committed.
-        streams: the streamed episodes whose newest state is written with it.
         steps, size: of the episodes that were added, for the triggers: steps, and about how many bytes.
-        encoded: the episodes as bytes, once they were handed over and until they are committed.
+        parts: what is to be written, in order, once it was handed over and until it is committed: ended episodes as
+            bytes, and streamed ones, of each its newest state.
         prev: the batch before it, if that may not be committed yet.
     """
 
     def __init__(self, prev: Batch | None = None) -> None:
         self.episodes: list[dict[str, Any]] = []
-        self.streams: list[Stream] = []
         self.steps = self.size = 0
-        self.encoded: EncodedBatch | None = None
+        self.parts: list[EncodedBatch | Stream] = []
         self.prev = prev
         self.lock = threading.RLock()  # if Ctrl-C should come before it is released, its own thread is not shut out
 
@@ -148,7 +149,7 @@ class TraceWriter:
     def _hold_lock(self) -> None:
         """Holds the lock of this process on the directory, which also shows that files can be put there."""
         if self.lock:
-            lock.renew(self.lock, self.flush_interval)
+            lock.renew(self.lock, self, self.flush_interval)
         else:
             path = os.path.join(os.path.realpath(self.directory), lock_name(_token))
             lock.acquire(path, self, self.flush_interval)
@@ -184,12 +185,9 @@ class TraceWriter:
             lane.settle()
         for lane in running:
             self._stream(lane)
-        batch.streams = [stream for stream in self.streams if stream.episode is not stream.written]
-        if not batch.episodes and not batch.streams:
+        batch.parts = self._parts(batch.episodes)
+        if not batch.parts:
             return
-        batch.encoded = None
-        if batch.episodes:  # here, not beside the loop, where it would have to wait for the interpreter at every turn
-            batch.encoded = encode_batch(batch.episodes, self.numbered, blob_name(self.name, self.numbered))
         self._hold_lock()  # a child that was forked does not have it yet; never while a batch is locked
         self.batch = Batch(prev=batch)
         if background:
@@ -201,12 +199,31 @@ class TraceWriter:
             self.commit(batch)
             self.batch.prev = None
 
+    def _parts(self, episodes: list[dict[str, Any]]) -> list[EncodedBatch | Stream]:
+        """What there is to write, in the order in which episodes ended or began to stream.
+
+        They become bytes here, not beside the loop, where that would have to wait for the interpreter at every turn.
+        """
+        parts: list[EncodedBatch | Stream] = []
+        done, first = 0, self.numbered
+        streams = [stream for stream in self.streams if stream.episode is not stream.written]
+        ends = [min(stream.after, len(episodes)) if stream.first is None else 0 for stream in streams]
+        for end, stream in [*zip(ends, streams), (len(episodes), None)]:
+            while done < end:
+                some = episodes[done : min(end, done + HEADER_EPISODES)]
+                parts.append(encode_batch(some, first, blob_name(self.name, first)))
+                done, first = done + len(some), first + len(some)
+            if stream is not None:
+                parts.append(stream)
+                first += stream.first is None
+        return parts
+
     def _stream(self, lane: Lane) -> None:
         """Hands over what the running episode of a lane has so far."""
         if lane.dirty or not lane.steps:
             return
         if lane.stream is None:
-            stream = Stream(self.directory, self.name, self.sync)
+            stream = Stream(self.directory, self.name, self.sync, after=len(self.batch.episodes))
             self.streams.append(stream)
             lane.stream = stream
         lane.hand_over()
@@ -218,21 +235,27 @@ class TraceWriter:
         if prev is None:
             return self.numbered
         with prev.lock:
-            ended = 0 if prev.encoded is None else prev.encoded.first + prev.encoded.length
-            return max(self.numbered, ended) + sum(stream.first is None for stream in prev.streams)
+            number = self.numbered
+            for part in prev.parts:
+                if isinstance(part, Stream):
+                    number += part.first is None
+                else:
+                    number = part.first + part.length
+            return number
 
     def commit(self, batch: Batch) -> None:
         """Writes what a batch still has, and the manifest, if that is due."""
         with batch.lock:
-            if self.listed < 0 and (batch.encoded or batch.streams):
+            if self.listed < 0 and batch.parts:
                 self._write_manifest(closed=False)  # so that no header is without what the manifest says of the trace
-            if batch.encoded is not None:
-                self._write_episodes(batch.encoded)
-                batch.encoded = None
-                batch.episodes = []
-            for stream in batch.streams:
-                self._write_stream(stream)
-            batch.streams = []
+            while batch.parts:
+                part = batch.parts[0]
+                if isinstance(part, Stream):
+                    self._write_stream(part)
+                else:
+                    self._write_episodes(part)
+                del batch.parts[0]
+            batch.episodes = []
             unlisted = len(self.batches) - self.listed
             if unlisted and unlisted * 16 >= self.listed:  # so that writing manifests costs linear time in all
                 self._write_manifest(closed=False)

@@ -1,6 +1,5 @@
-"""What differs between Gyms, as tables: the results of `reset` and `step`, and what can be said of an environment."""
+"""What differs between Gyms, as tables: whose an environment is, the results of `reset` and `step`."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,12 +8,10 @@ from environments import LIBRARIES, Walk, make
 
 from gym_recording import TraceError
 from gym_recording.wrappers.api import (
-    describe,
     layers,
     library_of,
     library_version,
     reset_gives_info,
-    space_json,
     split_reset,
     split_step,
 )
@@ -150,113 +147,3 @@ def test_layers_go_down_to_the_environment_and_never_round():
     assert layers(Layer(itself))[1:] == [itself]
     assert layers(3) == [3]
     assert layers(None) == []
-
-
-# ---- what can be said
-
-
-@pytest.mark.parametrize(
-    ("space", "expected"),
-    [
-        (
-            lambda s: s.Box(-1, 1, (2,), np.float32),
-            {"type": "Box", "shape": [2], "dtype": "float32", "low": -1, "high": 1},
-        ),
-        (
-            lambda s: s.Box(np.array([0, -np.inf]), np.array([1.5, np.inf]), dtype=np.float64),
-            {"type": "Box", "shape": [2], "dtype": "float64", "low": [0, "-inf"], "high": [1.5, "inf"]},
-        ),
-        (
-            lambda s: s.Box(0, 255, (210, 160, 3), np.uint8),
-            {"type": "Box", "shape": [210, 160, 3], "dtype": "uint8", "low": 0, "high": 255},
-        ),
-        (
-            lambda s: s.Box(-np.inf, np.inf, (), np.float64),
-            {"type": "Box", "shape": [], "dtype": "float64", "low": "-inf", "high": "inf"},
-        ),
-        (lambda s: s.Discrete(3), {"type": "Discrete", "n": 3, "start": 0}),
-        (lambda s: s.Discrete(3, start=-1), {"type": "Discrete", "n": 3, "start": -1}),
-        (lambda s: s.MultiDiscrete([3, 4]), {"type": "MultiDiscrete", "nvec": [3, 4]}),
-        (lambda s: s.MultiDiscrete([[3, 4]]), {"type": "MultiDiscrete", "nvec": [[3, 4]]}),
-        (lambda s: s.MultiBinary(5), {"type": "MultiBinary", "n": 5}),
-        (lambda s: s.MultiBinary([2, 3]), {"type": "MultiBinary", "n": [2, 3]}),
-        (
-            lambda s: s.Dict({"a": s.Discrete(2), "b": s.Text(3)}),
-            {"type": "Dict", "spaces": {"a": {"type": "Discrete", "n": 2, "start": 0}, "b": None}},
-        ),
-        (
-            lambda s: s.Tuple((s.Discrete(2), s.Dict({}))),
-            {
-                "type": "Tuple",
-                "spaces": [{"type": "Discrete", "n": 2, "start": 0}, {"type": "Dict", "spaces": {}}],
-            },
-        ),
-        (lambda s: s.Text(3), None),
-        (lambda s: s.Graph(s.Discrete(2), None), None),
-    ],
-)
-def test_spaces_are_described_in_json(library, space, expected):
-    found = space_json(space(library.spaces))
-    assert found == expected
-    assert json.loads(json.dumps(found, allow_nan=False)) == expected
-
-
-def test_what_is_no_space_is_not_described():
-    assert space_json(None) is None
-    assert space_json("Box") is None
-    assert space_json(SimpleNamespace(n=3)) is None
-
-
-def test_an_environment_is_described(library):
-    env = library.make("CartPole-v1", disable_env_checker=True)
-    found = describe(env)
-    assert found["id"] == "CartPole-v1"
-    assert found["max_episode_steps"] == 500
-    assert found["action_space"] == {"type": "Discrete", "n": 2, "start": 0}
-    assert found["observation_space"] == space_json(env.observation_space)
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "expected"),
-    [({"a": [1, None]}, {"a": [1, None]}), ({}, None), ({"a": object()}, None), ({"a": float("nan")}, None)],
-)
-@pytest.mark.parametrize("attribute", ["kwargs", "_kwargs"])  # the latter in gym before 0.26
-def test_keyword_arguments_that_are_json_are_described(attribute, kwargs, expected):
-    env = SimpleNamespace(spec=SimpleNamespace(id="Mine-v0", **{attribute: kwargs}))
-    found = describe(env)
-    assert found["id"] == "Mine-v0"
-    assert (found.get("kwargs") or None) == expected
-
-
-def test_an_environment_without_anything_is_described_by_nothing():
-    assert describe(SimpleNamespace()) == {}
-    assert describe(SimpleNamespace(spec=None, observation_space=None, action_space=None)) == {}
-
-
-class Refusing:
-    """An environment whose properties raise until it is reset; there are such."""
-
-    @property
-    def spec(self):
-        raise NotImplementedError
-
-    observation_space = action_space = spec
-
-
-class Discrete:
-    """A space of somebody else, with a known name."""
-
-    size = 3
-
-
-@pytest.mark.parametrize(
-    "env",
-    [
-        Refusing(),
-        SimpleNamespace(spec=Refusing()),
-        SimpleNamespace(action_space=Discrete(), observation_space=Box()),
-        SimpleNamespace(spec=SimpleNamespace(id=object(), kwargs=3.5j)),
-    ],
-)
-def test_a_description_is_best_effort_and_never_fatal(env):
-    assert describe(env) == {}

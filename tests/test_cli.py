@@ -393,6 +393,7 @@ def test_info_as_json_has_the_documented_keys_and_all_the_numbers(tmp_path, caps
                 "name": trace.name,
                 "created": trace.created,
                 "closed": True,
+                "repaired": None,
                 "env": "Mine-v0",
                 "observation_space": None,
                 "action_space": "Discrete(n=3)",
@@ -501,6 +502,16 @@ def test_a_trace_that_is_not_closed_is_said_to_be(tmp_path, capsys):
     assert main(["info", str(tmp_path)]) == 0
     assert f"{recording.file_prefix}: 1 episode, not closed\n" in capsys.readouterr().out
     recording.close()
+
+
+def test_a_trace_that_was_repaired_is_said_to_be(tmp_path, capsys):
+    record_by_hand(tmp_path, [1.0])
+    (manifest,) = tmp_path.glob("*.manifest.json")
+    manifest.unlink()
+    assert main(["repair", "--force", str(tmp_path)]) == 3
+    capsys.readouterr()
+    assert main(["info", str(tmp_path)]) == 0
+    assert ": 1 episode, repaired after a crash\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,12 @@ def new(directory, **options):
     return TraceRecording(directory, **{"durability": "none", **options})
 
 
+def write(recording):
+    recording.add_reset(0.0)
+    recording.end_episode()
+    recording.save_complete()
+
+
 def locks_in(directory):
     return sorted(path for path in directory.iterdir() if path.name.endswith(".lock"))
 
@@ -38,7 +44,7 @@ def only_lock(directory):
 def is_held(path):
     """Whether somebody holds it: a lock belongs to whoever opened the file, so this process can ask for its own."""
     assert os.path.exists(path)
-    descriptor, _, _ = lock.take(os.fspath(path))
+    descriptor = lock.take(os.fspath(path)).descriptor
     if descriptor is not None:
         os.close(descriptor)
     return descriptor is None
@@ -74,6 +80,59 @@ def test_a_lock_says_whose_it_is(tmp_path):
 def test_a_lock_says_how_often_its_holder_writes(tmp_path, options, interval):
     with new(tmp_path, **options):
         assert json.loads(only_lock(tmp_path).read_text()).get("flush_interval") == interval
+
+
+def test_a_lock_says_the_longest_interval_of_its_holders_as_it_is_now(tmp_path):
+    def said():
+        return json.loads(only_lock(tmp_path).read_text()).get("flush_interval")
+
+    one, other = new(tmp_path, flush_interval=7), new(tmp_path, flush_interval=5000)
+    assert said() == 5000
+    other.flush_interval = 3
+    write(other)
+    assert said() == 7
+    one.flush_interval = None
+    one.buffer_batch_size = 100
+    write(one)
+    assert said() is None
+    one.flush_interval = 100
+    write(one)
+    assert said() == 100
+    one.close()
+    write(other)
+    assert said() == 3
+    other.close()
+
+
+def test_a_lock_that_was_removed_and_made_anew_by_others_is_not_held(tmp_path):
+    recording = new(tmp_path)
+    path = only_lock(tmp_path)
+    path.unlink()
+    path.write_text("")
+    assert not is_held(path)
+    write(recording)
+    assert is_held(path)
+    recording.close()
+    assert locks_in(tmp_path) == []
+
+
+def test_a_recorder_waits_while_the_lock_that_it_needs_is_taken_and_then_has_it(tmp_path):
+    """A repair took it between two recorders of a process, and removes it at its end."""
+    with new(tmp_path):
+        path = only_lock(tmp_path)
+    taken = lock.take(str(path))
+    assert taken.made
+    opened = threading.Thread(target=lambda: holders.append(new(tmp_path)))
+    holders = []
+    opened.start()
+    opened.join(0.1)
+    assert opened.is_alive()
+    os.unlink(path)
+    os.close(taken.descriptor)
+    opened.join()
+    assert is_held(path)
+    holders.pop().close()
+    assert locks_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
@@ -209,7 +268,7 @@ def test_what_is_no_file_at_the_locks_name_is_refused_and_not_written_through(tm
     assert raised.value.filename == str(path)
     assert outside.read_text() == "mine"
     assert not (tmp_path / "nothing").exists()
-    assert lock.take(str(path))[0] is None  # nor does a repair take it for the lock of a dead writer
+    assert lock.take(str(path)).descriptor is None  # nor does a repair take it for the lock of a dead writer
 
 
 @pytest.mark.parametrize(
@@ -230,14 +289,14 @@ def test_what_is_no_file_at_the_locks_name_is_refused_and_not_written_through(tm
 def test_whatever_a_lock_says_is_read_without_harm(tmp_path, content, owner):
     path = tmp_path / "openaigym.trace.1-0123456789ab.lock"
     path.write_text(content, "latin-1")
-    descriptor, granted, found = lock.take(str(path))
-    os.close(descriptor)
-    assert granted
-    assert owner is None or found == owner
+    taken = lock.take(str(path))
+    os.close(taken.descriptor)
+    assert taken.trusted
+    assert owner is None or taken.owner == owner
 
 
 def test_a_lock_that_cannot_be_there_is_told_apart(tmp_path):
-    assert lock.take(str(tmp_path / "none" / "none")) == (-1, True, {})
+    assert lock.take(str(tmp_path / "none" / "none")) == lock.Taken(-1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -350,8 +409,8 @@ def test_without_locks_in_the_system_a_lock_still_says_whose_it_is_and_none_is_t
     from gym_recording import TraceRecording, lock
     recording = TraceRecording(sys.argv[1])
     (name,) = os.listdir(sys.argv[1])
-    descriptor, granted, owner = lock.take(os.path.join(sys.argv[1], name))
-    print(descriptor >= 0, granted, owner["pid"] == os.getpid())
+    taken = lock.take(os.path.join(sys.argv[1], name))
+    print(taken.descriptor >= 0, taken.trusted, taken.owner["pid"] == os.getpid())
     recording.close()
     print(os.listdir(sys.argv[1]))
     """

@@ -19,6 +19,7 @@ import pytest
 from environments import VALUES, same, same_rows
 
 from gym_recording import ClosedError, TraceError, TraceRecording, TraceRecordingReader, optimize_list_of_ndarrays
+from gym_recording.trace import HEADER_EPISODES
 
 
 @pytest.fixture
@@ -285,6 +286,21 @@ def test_other_triggers_count_beside_a_buffer_batch_size_if_they_are_passed_too(
     assert recording.episodes == []
 
 
+def test_very_many_episodes_that_are_written_together_are_several_batches(tmp_path):
+    recording = new(tmp_path, buffer_batch_size=10**9)
+    for number in range(HEADER_EPISODES + 2):
+        recording.add_reset(number)
+    recording.close()
+    assert [batch["len"] for batch in recording.batches] == [HEADER_EPISODES, 2]
+    reader = TraceRecordingReader(tmp_path, verify=True)
+    assert [int(reader[number].observations[0]) for number in (0, 99_999, 100_000, 100_001)] == [
+        0,
+        99_999,
+        100_000,
+        100_001,
+    ]
+
+
 def test_about_batch_bytes_are_written_together(tmp_path):
     recording = new(tmp_path, batch_bytes=100_000)
     for _ in range(30):
@@ -521,7 +537,9 @@ def _seconds(text):
     return time.mktime(time.strptime(text[:19], "%Y-%m-%dT%H:%M:%S")) - time.timezone
 
 
-@pytest.mark.parametrize("metadata", [{"a": object()}, {"a": np.zeros(2)}, {"a": float("nan")}, {"a": {1, 2}}])
+@pytest.mark.parametrize(
+    "metadata", [{"a": object()}, {"a": np.zeros(2)}, {"a": float("nan")}, {"a": {1, 2}}, {"a": [{1: 2}]}]
+)
 @pytest.mark.parametrize("argument", ["metadata", "env"])
 def test_metadata_that_is_not_json_is_refused_by_the_constructor(tmp_path, argument, metadata):
     with pytest.raises(TraceError, match=f"^{argument}: cannot be written as JSON"):

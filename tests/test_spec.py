@@ -18,12 +18,24 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from test_spaces import SPACES
 
 import gym_recording
-from gym_recording import Episode, TraceError, TraceRecording, TraceRecordingReader, format, repair, stream, values
+from gym_recording import (
+    Episode,
+    TraceError,
+    TraceRecording,
+    TraceRecordingReader,
+    format,
+    rebuild,
+    repair,
+    spaces,
+    stream,
+    values,
+)
 from gym_recording.check import check_recording
 from gym_recording.cli import main
-from gym_recording.wrappers.api import describe
+from gym_recording.environment import describe
 
 ROOT = Path(__file__).resolve().parent.parent
 README, FORMAT, CONTRIBUTING = (
@@ -291,11 +303,16 @@ class Discrete:
     n, start = 2, 0
 
 
+Discrete.__module__ = "gym.spaces.discrete"
+
+
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
     """The manifest and the header of a recording in which everything is switched on."""
     directory = tmp_path_factory.mktemp("everything")
-    spec = SimpleNamespace(id="Some-v0", kwargs={"size": 3}, max_episode_steps=10)
+    wrappers = [SimpleNamespace(entry_point="some:Wrapper", kwargs={})]
+    spec = SimpleNamespace(id="Some-v0", entry_point="some:Env", kwargs={"size": 3}, max_episode_steps=10)
+    spec.additional_wrappers = wrappers
     env = SimpleNamespace(spec=spec, observation_space=Discrete(), action_space=Discrete())
     options = {"infos": True, "timestamps": True, "metadata": {"by": "me"}, "library": "gym 0.26.2"}
     with TraceRecording(directory, env=describe(env), **options) as recording:
@@ -375,6 +392,14 @@ def test_a_manifest_has_the_keys_of_the_tables(everything, repaired):
     check_keys([manifest["env"]], *keys("Manifest", 3))
     always, every = keys("Manifest", 2)
     check_keys([manifest["writer"]], always, every if "boot" in manifest["writer"] else every - {"boot"})
+
+
+def test_the_spaces_of_the_table_are_those_that_are_written_and_rebuilt():
+    rows = tables(section(FORMAT, "Manifest"))[4]
+    members = {kind: set(codes(cells[1])) for cells in rows for kind in codes(cells[0])}
+    assert set(members) == set(spaces._WRITERS) == set(rebuild._READERS)
+    for written in (written for _, written in SPACES.values()):
+        assert set(written) - {"type"} <= members[written["type"]]
 
 
 def test_a_header_has_the_keys_of_the_tables(everything, streamed):

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import plain
+from faults.system import System
 
 import gym_recording
 from gym_recording import TraceError, TraceRecording, TraceRecordingReader
@@ -565,6 +566,29 @@ def test_numpy_reads_a_running_column_from_its_blob_and_the_header_alone(tmp_pat
     assert found.tolist() == [[0, 0], [1, 1]]
     assert np.load(io.BytesIO(data)).shape == (0, 2)
     recording.close()
+
+
+def test_an_episode_whose_first_flush_was_interrupted_keeps_its_place_among_the_others(tmp_path):
+    def interrupt(call):
+        raise KeyboardInterrupt
+
+    recording = TraceRecording(tmp_path, buffer_batch_size=1_000_000)
+    for number in range(3):
+        recording.add_reset(float(number))
+        recording.add_step(number, 0.0, 0.0)
+    recording.flush_interval = 0
+    (lock,) = tmp_path.glob("*.lock")
+    lock.unlink()  # so that the flush, when it has begun to stream the third, makes a call of the system
+    with System(interrupt).installed(), pytest.raises(KeyboardInterrupt):
+        recording.add_step(2, 0.0, 0.0)
+    recording.flush_interval = None
+    for number in range(3, 6):
+        recording.lane.end("reset")  # as an interrupt in `add_reset` leaves it: ended, and not flushed
+        recording.add_reset(float(number))
+    assert recording.episodes_first == 0
+    recording.close()
+    found = [episode.observations[0] for episode in TraceRecordingReader(tmp_path, verify=True)]
+    assert found == [0, 1, 2, 3, 4, 5]
 
 
 # ---- a reader beside the writer

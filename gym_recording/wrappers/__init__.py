@@ -1,5 +1,12 @@
-"""The recorders that go around environments. The only modules that know Gym's interfaces."""
+"""The recorders that go around environments. The only modules that step environments."""
 
+from .dm_env import TraceRecordingDmEnvWrapper
+from .pettingzoo import TraceRecordingAECWrapper, TraceRecordingParallelWrapper
 from .trace_recording import TraceRecordingWrapper
 
-__all__ = ["TraceRecordingWrapper"]
+__all__ = [
+    "TraceRecordingAECWrapper",
+    "TraceRecordingDmEnvWrapper",
+    "TraceRecordingParallelWrapper",
+    "TraceRecordingWrapper",
+]

@@ -1,4 +1,4 @@
-"""What differs between Gyms: whose an environment is, what `reset` and `step` return, what can be said of it.
+"""What differs between Gyms: whose an environment is, what `reset` and `step` return.
 
 What hangs on a library's version stands in `_ERAS`, what shows in a result in `_STEPS`. Libraries are recognised by the
 names of modules and never imported before an environment of theirs is there.
@@ -7,7 +7,6 @@ names of modules and never imported before an environment of theirs is there.
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import sys
 from collections.abc import Mapping
@@ -15,9 +14,8 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, Callable, NamedTuple
 
-import numpy as np
-
 from ..errors import TraceError
+from ..spaces import LIBRARIES
 
 _VECTOR_CLASSES = ("VectorEnv", "VecEnv")
 
@@ -38,7 +36,6 @@ _ERAS = {  # the newest first
         Era((0,), None, {}),
     ),
 }
-LIBRARIES = tuple(_ERAS)
 _AUTORESETS = ("AutoResetWrapper", "Autoreset")  # gym since 0.24, gymnasium to 0.29; gymnasium since 1.0
 # Methods that wrappers define with an underscore before the name, as gym up to 0.12.0 has it; `step` calls `_step`.
 UNDERSCORED = ("step", "reset", "close", "seed")
@@ -193,63 +190,3 @@ def _flags_of(limit: Any) -> tuple[bool | None, bool | None]:
         return _TRUNCATED
     # It, or a wrapper, resets within the step (0 steps); or time is over now, and nobody knows if it was at the step.
     return _UNKNOWN if steps == 0 or limit._past_limit() else _ENDED
-
-
-def describe(env: Any) -> dict[str, Any]:
-    """What can be said of an environment in JSON: id, kwargs, spaces. What cannot is left out; nothing is fatal."""
-    description = {}
-    for key, read in _DESCRIPTION.items():
-        try:
-            value = read(env)
-            json.dumps(value, allow_nan=False)
-        except Exception:  # an environment's attributes may raise whatever they like
-            continue
-        if value is not None:
-            description[key] = value
-    return description
-
-
-_DESCRIPTION: dict[str, Callable[[Any], Any]] = {
-    "id": lambda env: env.spec.id,
-    "kwargs": lambda env: getattr(env.spec, "kwargs", None) or getattr(env.spec, "_kwargs", None),
-    "max_episode_steps": lambda env: env.spec.max_episode_steps,
-    "observation_space": lambda env: space_json(env.observation_space),
-    "action_space": lambda env: space_json(env.action_space),
-}
-
-
-def space_json(space: Any) -> dict[str, Any] | None:
-    """A space as JSON, `{"type": "Box", ...}`; None for one that this does not know."""
-    kind = type(space).__name__
-    if kind == "Box":
-        dtype = np.dtype(getattr(space, "dtype", None) or space.low.dtype)
-        bounds = {"low": _bound(space.low), "high": _bound(space.high)}
-        return {"type": kind, "shape": list(space.low.shape), "dtype": dtype.name, **bounds}
-    if kind == "Discrete":
-        return {"type": kind, "n": int(space.n), "start": int(getattr(space, "start", 0))}
-    if kind == "MultiDiscrete" and hasattr(space, "nvec"):
-        return {"type": kind, "nvec": np.asarray(space.nvec).tolist()}
-    if kind == "MultiBinary":
-        return {"type": kind, "n": np.asarray(space.n).tolist()}
-    if kind == "Dict":
-        spaces = {key: space_json(item) for key, item in space.spaces.items()}
-        return {"type": kind, "spaces": spaces} if all(isinstance(key, str) for key in spaces) else None
-    if kind == "Tuple":
-        return {"type": kind, "spaces": [space_json(item) for item in space.spaces]}
-    return None
-
-
-def _bound(bound: Any) -> Any:
-    """The bounds of a Box: one number if they are all the same, nested lists otherwise; infinities as text."""
-    values = np.unique(bound)
-    if values.size == 1:
-        return _number(values[0].item())
-    return _numbers(np.asarray(bound).tolist())
-
-
-def _numbers(value: Any) -> Any:
-    return [_numbers(item) for item in value] if isinstance(value, list) else _number(value)
-
-
-def _number(value: Any) -> Any:
-    return value if np.isfinite(value) else repr(value)

@@ -12,11 +12,11 @@ import types
 import warnings
 from typing import Any
 
+from ..environment import describe
 from ..errors import TraceError
 from ..recording import TraceRecording
 from .api import (
     UNDERSCORED,
-    describe,
     era_of,
     library_of,
     library_version,

@@ -8,6 +8,7 @@ import os
 import signal
 
 import numpy as np
+import numpy.ma  # an interrupt in an import is not what is tried
 
 
 class Program:

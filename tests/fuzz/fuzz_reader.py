@@ -46,6 +46,12 @@ def one_input(data):
             say(error)
         for error in reader.errors:
             say(error)
+        for trace in reader.traces:
+            for name in ("observation_space", "action_space"):
+                try:
+                    getattr(trace, name)
+                except TraceError as error:
+                    say(error)
     try:
         for error in check_recording(_directory):
             say(error)
@@ -138,8 +144,15 @@ def make_recordings(directory):
 
     from gym_recording import TraceRecording
 
-    for name, options in {"batch": {}, "streamed": {"flush_interval": 0}}.items():
-        with TraceRecording(directory / name, infos=True, timestamps=True, durability="none", **options) as recording:
+    box = {"type": "Box", "shape": [2], "dtype": "float32", "low": [0.0, "-inf"], "high": 1.0}
+    spaces = [box, {"type": "Discrete", "n": 3}, {"type": "MultiDiscrete", "nvec": [2, 3]}]
+    env = {
+        "observation_space": {"type": "Tuple", "spaces": spaces},
+        "action_space": {"type": "Graph", "node_space": box},
+    }
+    for name, flush in {"batch": {}, "streamed": {"flush_interval": 0}}.items():
+        options = {"infos": True, "timestamps": True, "durability": "none", "env": env, **flush}
+        with TraceRecording(directory / name, **options) as recording:
             for steps in (3, 0):
                 observation = {"a": np.zeros((2, 2), "uint8"), "b": (np.float32(1), "text"), 3: [np.ones(2), None]}
                 recording.add_reset(observation, seed=1, options={"o": np.ones(1)}, info={"k": 1})
