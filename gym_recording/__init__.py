@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         TraceRecordingAECWrapper,
         TraceRecordingDmEnvWrapper,
         TraceRecordingParallelWrapper,
+        TraceRecordingVectorWrapper,
         TraceRecordingWrapper,
     )
 
@@ -39,6 +40,7 @@ _HOMES = {
     "TraceRecordingDmEnvWrapper": "wrappers",
     "TraceRecordingParallelWrapper": "wrappers",
     "TraceRecordingReader": "playback",
+    "TraceRecordingVectorWrapper": "wrappers",
     "TraceRecordingWrapper": "wrappers",
     "TupleColumns": "episode",
     "optimize_list_of_ndarrays": "recording",
@@ -59,6 +61,7 @@ __all__ = [
     "TraceRecordingDmEnvWrapper",
     "TraceRecordingParallelWrapper",
     "TraceRecordingReader",
+    "TraceRecordingVectorWrapper",
     "TraceRecordingWrapper",
     "TupleColumns",
     "__version__",

@@ -13,7 +13,7 @@ from typing import Any, Callable
 import numpy as np
 
 from .errors import TraceError
-from .rows import INT64, LARGE_ROW, PYTHON_SCALARS, Arrays, Ints, LargeArrays, PiecedArray, Rows, Scalars
+from .rows import BLOCK_BYTES, INT64, LARGE_ROW, PYTHON_SCALARS, Arrays, Ints, LargeArrays, PiecedArray, Rows, Scalars
 from .values import INT64_MAX, INT64_MIN, MAX_DEPTH, Path, normalise, normalise_key, path_text, snapshot
 
 VALUE_BYTES = 300  # of header and blob, for a value that is not stacked
@@ -24,15 +24,17 @@ class Column:
 
     Attributes:
         path: where in the episode, for error messages.
+        block_bytes: about how large the blocks of large rows are.
         rows: the rows so far; None before the first value ever.
         add: takes one value and copies it. Raises `TraceError` for one that cannot be stored; a container may then be
             half added, which `cut` mends.
     """
 
-    __slots__ = ("add", "path", "rows")
+    __slots__ = ("add", "block_bytes", "path", "rows")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES) -> None:
         self.path = path
+        self.block_bytes = block_bytes
         self.rows: Rows | None = None
         self.add: Callable[[Any], None] = self.change
 
@@ -93,7 +95,7 @@ class Column:
         self.add = self.rows.add if count or self.rows.guesses else self.change
         if self.rows.changed and len(self) > count:
             values = [self[i] for i in range(count)]
-            kept = Column(self.path)  # and one store, so that an interrupt finds all rows once
+            kept = Column(self.path, self.block_bytes)  # and one store, so that an interrupt finds all rows once
             for value in values:
                 kept.add(value)
             if kept.rows is not None:
@@ -135,7 +137,7 @@ class Fields(Rows):
         self.children: dict[Any, Column] = {}
         for key in value:
             key = normalise_key(key, column.path)
-            self.children[key] = Column((*column.path, key))
+            self.children[key] = Column((*column.path, key), column.block_bytes)
         self.keys = self.children.keys()
 
     def __len__(self) -> int:
@@ -188,7 +190,7 @@ class Items(Rows):
     def __init__(self, column: Column, value: tuple[Any, ...]) -> None:
         self.column = column
         self.stored = None
-        self.children = [Column((*column.path, index)) for index in range(len(value))]
+        self.children = [Column((*column.path, index), column.block_bytes) for index in range(len(value))]
 
     def __len__(self) -> int:
         return min(map(len, self.children))

@@ -13,16 +13,21 @@ import mmap
 import os
 import stat
 import sys
+import threading
 import weakref
+from collections import deque
 from typing import Any, Iterable, Sequence, Union
 
 from .errors import TraceError
 
+# To wait for many small files one after the other takes a medium 22 s for 12,288 of them, 16 at a time 1 s (measured).
+SYNC_THREADS = 16
 MAX_PIECES = 1024  # for one writev; IOV_MAX of Linux
 # Before Python 3.13 a map keeps a descriptor; beyond so many, files are read into memory (`ulimit -n` may be 256).
 MAX_MAPS = 128
 
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_SAFE_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+_OPEN_FLAGS = os.O_RDONLY | _SAFE_FLAGS | getattr(os, "O_NONBLOCK", 0)
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _maps: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -43,6 +48,35 @@ def put(directory: str, name: str, pieces: Sequence[Buffer], sync: bool) -> None
         OSError: it names the file. Nothing is left behind, but for a temporary that could not be removed.
     """
     path = os.path.join(directory, name)
+    temporary = _put_temporary(path, pieces, sync)
+    _rename([(temporary, path)])
+
+
+def put_all(directory: str, contents: Sequence[tuple[str, Sequence[Buffer]]], sync: bool) -> None:
+    """Puts several files: `put` for each name and its pieces, but all are written first and waited for together.
+
+    Raises:
+        OSError: as `put`; some may be in their place.
+    """
+    if len(contents) == 1:
+        put(directory, *contents[0], sync)
+        return
+    temporaries: list[tuple[str, str]] = []
+    try:
+        for name, pieces in contents:
+            path = os.path.join(directory, name)
+            temporaries.append((_put_temporary(path, pieces, False), path))
+        if sync:
+            sync_files([temporary for temporary, _ in temporaries])
+    except BaseException:
+        _remove(temporary for temporary, _ in temporaries)
+        raise
+    _rename(temporaries)
+
+
+def _put_temporary(path: str, pieces: Sequence[Buffer], sync: bool) -> str:
+    """Writes what is to be at `path` beside it, and says where."""
+    directory, name = os.path.split(path)
     temporary = os.path.join(directory, f".{name}.{os.urandom(6).hex()}.tmp")
     try:
         descriptor = os.open(temporary, _CREATE_FLAGS, 0o666)
@@ -52,13 +86,77 @@ def put(directory: str, name: str, pieces: Sequence[Buffer], sync: bool) -> None
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        os.replace(temporary, path)
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+        _remove([temporary])
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror or str(error), path) from error
         raise
+    return temporary
+
+
+def _rename(temporaries: Sequence[tuple[str, str]]) -> None:
+    """Puts temporaries in their places; those that do not come there are removed."""
+    done = 0
+    try:
+        for temporary, path in temporaries:
+            try:
+                os.replace(temporary, path)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror or str(error), path) from error
+            done += 1
+    except BaseException:
+        _remove(temporary for temporary, _ in temporaries[done:])
+        raise
+
+
+def _remove(paths: Iterable[str]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def sync_files(paths: Sequence[str]) -> None:
+    """Waits until the medium has what was written to some files.
+
+    Raises:
+        OSError: it names the file. None of the files is to be trusted then.
+    """
+    left = deque(paths)
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        while left and not errors:
+            try:
+                path = left.popleft()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                descriptor = os.open(path, os.O_WRONLY | _SAFE_FLAGS)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+            except OSError as error:
+                errors.append(OSError(error.errno, error.strerror or str(error), path))
+            except BaseException as error:  # whatever it is, this file is not synced
+                errors.append(error)
+
+    threads: list[threading.Thread] = []
+    try:
+        for _ in range(SYNC_THREADS if len(paths) > SYNC_THREADS else 0):
+            thread = threading.Thread(target=work, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no thread can be had, as at shutdown
+                break
+            threads.append(thread)
+        work()
+        for thread in threads:
+            thread.join()
+    finally:
+        left.clear()
+    if errors:
+        raise errors[0]
 
 
 def _write_all(descriptor: int, pieces: Sequence[Buffer]) -> None:

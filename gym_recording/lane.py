@@ -16,6 +16,7 @@ import numpy as np
 
 from .columns import Column
 from .errors import ClosedError, TraceError
+from .rows import BLOCK_BYTES
 from .values import MAX_INT_BITS, normalise_key, path_text, snapshot
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Lane:
         number: `lane` of its episodes, for a vector environment.
         infos: whether to record them.
         clock: gives the timestamps; None: none are recorded.
+        block_bytes: as `Column` has it.
 
     Attributes:
         observations, actions, rewards: the columns of the running episode.
@@ -54,11 +56,12 @@ class Lane:
         *,
         infos: bool = False,
         clock: Callable[[], float] | None = None,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self._episodes = episodes
         self._clock = clock
-        self.observations = Column(("observations",))
-        self.actions = Column(("actions",))
+        self.observations = Column(("observations",), block_bytes)
+        self.actions = Column(("actions",), block_bytes)
         self.rewards = Column(("rewards",))
         self.timestamps = Column(("timestamps",))
         self.number = number

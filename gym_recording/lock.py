@@ -117,7 +117,8 @@ def _open(path: str) -> int:
 def _say(path: str) -> None:
     """Writes whose it is, if the file does not say so."""
     owner: dict[str, Any] = {"host": platform.node(), "boot": boot_id(), "pid": os.getpid()}
-    interval = max(math.inf if interval is None else interval for interval in _holders[path].values())
+    intervals = list(_holders[path].values())  # a copy: the garbage collector may close a recorder at any line
+    interval = max(math.inf if interval is None else interval for interval in intervals)
     if math.isfinite(interval):
         owner["flush_interval"] = interval
     text = json.dumps(owner).encode()

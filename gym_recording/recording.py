@@ -13,6 +13,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,18 @@ from .columns import Column, size_of
 from .errors import TraceError
 from .format import json_copy
 from .lane import FIRST_WATCH, Lane, LiveRows
-from .rows import PiecedArray
+from .options import at_least_one, at_least_zero, one_of
+from .rows import BLOCK_BYTES, LARGE_ROW, PiecedArray
 from .trace import Batch, TraceWriter, finish, utc_now
 
 logger = logging.getLogger(__name__)
 
 BATCH_BYTES = 5_000_000  # large enough that files are few, small enough that reading one episode reads little
 FLUSH_INTERVAL = 30.0  # seconds
-STREAM_BATCHES = (
-    4  # an episode that outgrows so many batches is streamed, so many at a time: each time costs several files
-)
+# An episode that outgrows so many batches is streamed, so many at a time: each time costs several files.
+STREAM_BATCHES = 4
+LANES_BATCHES = 200  # the running episodes of all lanes together; with batches of 5 MB that is 1 GB of memory
+LANES_BLOCKS_BYTES = 1 << 28  # the blocks that the lanes are filling, together
 _EPISODE_BYTES = 800  # of header, for a small episode; only the trigger uses this estimate
 _WITH_ARRAYS = ("observations", "actions", "rewards", "infos")  # members of an episode that take room
 
@@ -56,12 +59,16 @@ class TraceRecording:
         metadata: the user's own, JSON; it stands in the manifest.
         env: what is known of the environment, JSON; it stands in the manifest.
         library: the environment's library and its version, for the manifest.
+        lanes: how many episodes may run at once, one in each lane; an episode then has the number of its lane. None:
+            one, without a number.
 
     Attributes:
         directory: str, absolute.
         file_prefix: the beginning of all names of this trace.
         closed: whether it is closed.
-        observations, actions, rewards: live, read-only sequences of the running episode's rows: T + 1, T and T.
+        lanes: a list of the lanes; `lane` is the first.
+        observations, actions, rewards: live, read-only sequences of the running episode's rows: T + 1, T and T; those
+            of the first lane.
         episodes: a list of dicts, the ended episodes that no flush has taken yet. Who clears, pops or replaces it has
             thrown those episodes away. Values are arrays (n, ...), dicts or tuples of such, lists for what cannot be
             stacked; of large rows (8 KiB) the arrays may be in pieces, which `np.asarray` joins.
@@ -87,17 +94,19 @@ class TraceRecording:
         metadata: Mapping[str, Any] | None = None,
         env: Mapping[str, Any] | None = None,
         library: str | None = None,
+        lanes: int | None = None,
     ) -> None:
-        if durability not in ("fsync", "none"):
-            raise TraceError("unknown", field="durability", expected='"fsync" or "none"', found=repr(durability))
-        self._arguments = {
+        one_of(durability, ("fsync", "none"), "durability")
+        self._arguments: dict[str, Any] = {
             "durability": durability,
             "infos": infos,
             "timestamps": timestamps,
             "metadata": metadata,
             "env": env,
             "library": library,
+            "lanes": lanes,
         }
+        at_least_one(lanes, "lanes")
         members = {"env": json_copy(env, "env"), "metadata": json_copy(metadata, "metadata")}
         if directory is None:
             directory = tempfile.mkdtemp(prefix="openai.gym.")
@@ -105,14 +114,20 @@ class TraceRecording:
             raise TraceError("malformed", field="directory", expected="a path", found=repr(directory)[:80])
         self.directory = os.path.abspath(os.fsdecode(directory))
         files.make_directory(self.directory, durability == "fsync")
-        self._buffer_batch_size: int | None = _at_least_zero(buffer_batch_size, "buffer_batch_size")
-        self._flush_interval: float | None = _at_least_zero(flush_interval, "flush_interval")
-        self._batch_bytes: int | None = _at_least_zero(batch_bytes, "batch_bytes")
+        self._buffer_batch_size: int | None = at_least_zero(buffer_batch_size, "buffer_batch_size")
+        self._flush_interval: float | None = at_least_zero(flush_interval, "flush_interval")
+        self._batch_bytes: int | None = at_least_zero(batch_bytes, "batch_bytes")
         self.closed = False
         self.episode_id = 0
         self._trace = trace = TraceWriter(self.directory, durability == "fsync", self._interval(), library, members)
-        self.lane = Lane(lambda: trace.batch.episodes, infos=infos, clock=time.time if timestamps else None)
-        trace.lanes.append(self.lane)
+        self.lanes = trace.lanes
+        clock = time.time if timestamps else None
+        block = min(BLOCK_BYTES, max(LARGE_ROW, LANES_BLOCKS_BYTES // (lanes or 1)))
+        for number in [None] if lanes is None else range(lanes):
+            lane = Lane(lambda: trace.batch.episodes, number, infos=infos, clock=clock, block_bytes=block)
+            self.lanes.append(lane)
+        self.lane = self.lanes[0]
+        self._full = False
         self.observations = LiveRows(self.lane, "observations")
         self.actions = LiveRows(self.lane, "actions")
         self.rewards = LiveRows(self.lane, "rewards")
@@ -150,12 +165,12 @@ class TraceRecording:
 
     @property
     def buffered_step_count(self) -> int:
-        """Steps since the last flush, those of the running episode included. Setting it moves the next flush."""
-        return self._trace.batch.steps + self.lane.steps
+        """Steps since the last flush, those of running episodes included. Setting it moves the next flush."""
+        return self._trace.batch.steps + sum(lane.steps for lane in self.lanes)
 
     @buffered_step_count.setter
     def buffered_step_count(self, steps: int) -> None:
-        self._trace.batch.steps = steps - self.lane.steps
+        self._trace.batch.steps = steps - sum(lane.steps for lane in self.lanes)
 
     @property
     def buffer_batch_size(self) -> int | None:
@@ -163,7 +178,7 @@ class TraceRecording:
 
     @buffer_batch_size.setter
     def buffer_batch_size(self, steps: int | None) -> None:
-        self._buffer_batch_size = _at_least_zero(steps, "buffer_batch_size")
+        self._buffer_batch_size = at_least_zero(steps, "buffer_batch_size")
         self._set_deadline()
 
     @property
@@ -172,7 +187,7 @@ class TraceRecording:
 
     @flush_interval.setter
     def flush_interval(self, seconds: float | None) -> None:
-        self._flush_interval = _at_least_zero(seconds, "flush_interval")
+        self._flush_interval = at_least_zero(seconds, "flush_interval")
         self._set_deadline()
 
     @property
@@ -181,26 +196,22 @@ class TraceRecording:
 
     @batch_bytes.setter
     def batch_bytes(self, size: int | None) -> None:
-        self._batch_bytes = _at_least_zero(size, "batch_bytes")
+        self._batch_bytes = at_least_zero(size, "batch_bytes")
 
     # ---- recording
 
-    def add_reset(self, observation: Any, *, seed: Any = None, options: Any = None, info: Any = None) -> None:
-        """Ends the running episode, if there is one, and starts the next with its first observation.
+    def add_reset(
+        self, observation: Any, *, seed: Any = None, options: Any = None, info: Any = None, lane: int = 0
+    ) -> None:
+        """Ends the running episode of a lane, if there is one, and starts the next with its first observation.
 
         Raises:
             TraceError: the observation cannot be stored. The episode before it is not lost.
             ClosedError: the recorder is closed.
             OSError: a flush was due and failed. The reset is recorded, the data is kept, the next flush tries again.
         """
-        try:
-            self.end_episode()
-        except OSError:  # nothing is kept from being recorded because writing fails
-            self.lane.reset(observation, seed, options, info, utc_now())
-            raise
-        self.lane.reset(observation, seed, options, info, utc_now())
-        if time.monotonic() >= self.deadline:
-            self.flush_if_due(self.lane)
+        self.begin(self.lanes[lane], observation, seed, options, info)
+        self.flush_if_due(self.lanes[lane])
 
     def add_step(
         self,
@@ -211,6 +222,7 @@ class TraceRecording:
         terminated: bool | None = None,
         truncated: bool | None = None,
         info: Any = None,
+        lane: int = 0,
     ) -> None:
         """Records a step: `action` was applied to the last observation, and led to `observation` and `reward`.
 
@@ -220,27 +232,46 @@ class TraceRecording:
             TraceError: a value cannot be stored; the message has its path, and the episode goes on without this step.
             ClosedError, OSError: as `add_reset`.
         """
-        self.lane.begin(action)
-        self.lane.finish(observation, reward, terminated, truncated, info)
-        if self.lane.steps >= self.lane.watch or time.monotonic() >= self.deadline:
-            self.flush_if_due(self.lane)
+        running = self.lanes[lane]
+        running.begin(action)
+        running.finish(observation, reward, terminated, truncated, info)
+        if running.steps >= running.watch or time.monotonic() >= self.deadline:
+            self.flush_if_due(running)
 
-    def end_episode(self) -> None:
-        """Ends the running episode, if there is one.
+    def end_episode(self, lane: int = 0) -> None:
+        """Ends the running episode of a lane, if there is one.
 
         Raises:
             ClosedError, OSError: as `add_reset`.
         """
-        streamed = self.lane.stream is not None
-        if self.lane.end("reset"):
+        self.end(self.lanes[lane])
+        self.flush_if_full()
+
+    def begin(self, lane: Lane, observation: Any, seed: Any = None, options: Any = None, info: Any = None) -> None:
+        """Ends what runs in a lane and begins an episode. Whoever records calls `flush_if_due` afterwards.
+
+        Raises:
+            TraceError, ClosedError: as `add_reset`.
+        """
+        self.end(lane)
+        lane.reset(observation, seed, options, info, utc_now())
+
+    def end(self, lane: Lane) -> None:
+        """Ends what runs in a lane. Whoever records calls `flush_if_full` or `flush_if_due` afterwards.
+
+        Raises:
+            ClosedError: as `add_reset`.
+        """
+        streamed = lane.stream is not None
+        if lane.end("reset"):
             self.episode_id += 1
             if streamed:
-                self._trace.flush(background=True)
+                self._full = True
             else:
                 self._count(self._trace.batch)
 
     def _count(self, batch: Batch) -> None:
-        """Counts the episode that was added to a batch, and flushes when that is full."""
+        """Counts the episode that was added to a batch."""
         if len(batch.episodes) == 1:  # the first; or somebody has thrown the others away
             batch.size = 0
         episode = batch.episodes[-1]
@@ -248,7 +279,17 @@ class TraceRecording:
         batch.size += _EPISODE_BYTES + sum([size_of(episode[key]) for key in _WITH_ARRAYS if key in episode])
         limit = self.buffer_batch_size
         if (limit is not None and batch.steps >= limit) or batch.size >= self._max_bytes():
-            self._set_deadline()
+            self._full = True
+
+    def flush_if_full(self) -> None:
+        """Writes the ended episodes if there are enough, or if one of them was streamed.
+
+        Raises:
+            OSError: as `add_reset`.
+        """
+        if self._full:
+            self._full = False
+            self._postpone()
             self._trace.flush(background=True)
 
     def _max_bytes(self) -> float:
@@ -256,22 +297,33 @@ class TraceRecording:
             return self.batch_bytes
         return BATCH_BYTES if self.buffer_batch_size is None else float("inf")
 
-    def flush_if_due(self, lane: Lane) -> None:
-        """Writes what is due after a step of `lane`; recorders ask when `deadline` or `lane.watch` is reached.
+    def flush_if_due(self, *lanes: Lane) -> None:
+        """Writes what is due after a step of `lanes`; recorders ask when `deadline` or a `lane.watch` is reached.
 
-        That is everything if `flush_interval` has gone since the last flush, and the running episode if it has outgrown
-        a batch.
+        That is everything if `flush_interval` has gone since the last flush; the ended episodes if there are enough;
+        and those running episodes that have grown too large.
+
+        Raises:
+            OSError: as `add_reset`.
         """
         if time.monotonic() >= self.deadline:
             self._set_deadline()
-            self._trace.flush(running=self._trace.lanes, background=True)
-        if lane.steps >= lane.watch:
-            steps, size, limit = lane.steps - lane.handed, lane.size(), self._max_bytes() * STREAM_BATCHES
-            room = limit - size if size < limit else limit
-            # The next look is when it will be full if it goes on as it did, but not after more than twice the steps.
-            lane.watch = lane.steps + max(1, min(FIRST_WATCH + steps, int(min(room, 1e12) * steps / (size + 1))))
-            if size >= limit:
-                self._trace.flush(running=[lane], background=True)
+            self._full = False
+            self._trace.flush(running=self.lanes, background=True)
+        large = [lane for lane in lanes if lane.steps >= lane.watch and self._is_large(lane)]
+        if large:
+            self._full = False
+            self._trace.flush(running=large, background=True)
+        self.flush_if_full()
+
+    def _is_large(self, lane: Lane) -> bool:
+        """Whether the running episode of a lane has outgrown its share of memory; says when to look again."""
+        limit = self._max_bytes() * min(STREAM_BATCHES, LANES_BATCHES / len(self.lanes))
+        steps, size = lane.steps - lane.handed, lane.size()
+        room = limit - size if size < limit else limit
+        # The next look is when it will be full if it goes on as it did, but not after more than twice the steps.
+        lane.watch = lane.steps + max(1, min(FIRST_WATCH + steps, int(min(room, 1e12) * steps / (size + 1))))
+        return size >= limit
 
     def _interval(self) -> float | None:
         """Seconds between flushes, as they are in force; None if time is no reason."""
@@ -283,13 +335,18 @@ class TraceRecording:
         interval = self._trace.flush_interval = self._interval()
         self.deadline = float("inf") if interval is None else time.monotonic() + interval
 
+    def _postpone(self) -> None:
+        """Begins a new `flush_interval`, unless something runs: a flush of ended episodes does not write that."""
+        if not any(lane.steps for lane in self.lanes):
+            self._set_deadline()
+
     def save_complete(self) -> None:
         """Writes all ended episodes and waits until that is done.
 
         Raises:
             OSError: a file could not be written; it names the file. The episodes are kept, the next flush tries again.
         """
-        self._set_deadline()
+        self._postpone()
         self._trace.flush()
 
     def close(self) -> None:
@@ -299,8 +356,9 @@ class TraceRecording:
             OSError: as `save_complete`. The recorder is not closed then: free some space and close it again.
         """
         if not self.closed:
-            if not self.lane.closed and self.lane.end("close"):
-                self.episode_id += 1
+            for lane in self.lanes:
+                if not lane.closed and lane.end("close"):
+                    self.episode_id += 1
             self._trace.close()
             self.closed = True
             self._finalizer.detach()
@@ -317,23 +375,10 @@ class TraceRecording:
 
         It has a trace of its own and begins empty, because what was recorded before belongs to the original.
         """
-        names = ("buffer_batch_size", "batch_bytes", "flush_interval")
-        return _copy_of, (
-            type(self),
-            self.directory,
-            {**self._arguments, **{name: getattr(self, name) for name in names}},
-        )
-
-
-def _copy_of(cls: type[TraceRecording], directory: str, arguments: dict[str, Any]) -> TraceRecording:
-    return cls(directory, **arguments)
-
-
-def _at_least_zero(value: Any, field: str) -> Any:
-    """An option that is a number or None."""
-    if value is not None and not (isinstance(value, (int, float, np.number)) and value >= 0):
-        raise TraceError("malformed", field=field, expected="a number from 0 on, or None", found=repr(value)[:80])
-    return value
+        options: dict[str, Any] = {
+            name: getattr(self, name) for name in ("buffer_batch_size", "batch_bytes", "flush_interval")
+        }
+        return partial(type(self), self.directory, **self._arguments, **options), ()
 
 
 def optimize_list_of_ndarrays(values: Any) -> Any:

@@ -244,7 +244,7 @@ class Arrays(Rows):
 
 
 class LargeArrays(Arrays):
-    """Arrays of 8 KiB and more, copied to blocks of about 1 MiB, which are used again when nobody looks at them.
+    """Arrays of 8 KiB and more, copied to blocks that are used again when nobody looks at them.
 
     Rows `start` to `end` are counted from the first row of `blocks[0]`; an episode begins where the last one ended.
     """
@@ -254,7 +254,7 @@ class LargeArrays(Arrays):
     def __init__(self, column: Column, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         super().__init__(column, dtype, shape)
         self.blocks: list[Any] = []
-        self.capacity = max(1, BLOCK_BYTES // array_bytes(dtype, shape))
+        self.capacity = max(1, column.block_bytes // array_bytes(dtype, shape))
         self.start = self.end = 0
         self.pool: list[Any] = []
 

@@ -1,14 +1,16 @@
 """A streamed episode: written while it runs, because it outgrows a batch or lives through a flush.
 
 It is a batch of its own, with a blob for every column and one for all loose arrays. A write appends the new rows to
-the blobs, syncs them, then replaces the header, which states the rows so far. What a blob has beyond them does not
-count and is written anew after a failure. At the end the `.npy` headers in front are patched, then the last header put.
+the blobs, syncs them, then replaces the header, which states the rows so far: of all streams of a commit together, to
+wait once for many files. What a blob has beyond its rows does not count and is written anew after a failure. At the end
+the `.npy` headers in front are patched, then the last header put.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,18 +52,17 @@ class Stream:
     """The files of one streamed episode.
 
     Attributes:
-        first: the number of the episode, which it must have before `write`.
+        first: the number of the episode, which it must have before `begin`.
         episode: the newest state of it, as `Lane` makes it; it replaces the one before, written or not.
         written: the state that is on disk.
         after: how many episodes of the batch in which it began had ended before; those come first.
     """
 
-    def __init__(self, directory: str, trace: str, sync: bool, after: int = 0) -> None:
+    def __init__(self, directory: str, trace: str, after: int = 0) -> None:
         self.directory = directory
         self.trace = trace
         self.first: int | None = None
         self.after = after
-        self.sync = sync
         self.episode: dict[str, Any] | None = None
         self.written: dict[str, Any] | None = None
         self.blobs: list[Blob] = []  # those of the header on disk
@@ -71,6 +72,7 @@ class Stream:
         ] = {}  # by id: the value, so that the id stays its own, and its JSON
         self.names = 0  # of blobs, given so far
         self.unsure = False
+        self.is_lost = False  # files of it have vanished
 
     def new_blob(self) -> Blob:
         """A blob that has no file yet."""
@@ -81,67 +83,115 @@ class Stream:
         """Whether the state on disk is the last."""
         return self.written is not None and "ended_by" in self.written
 
-    def write(self) -> None:
-        """Brings the newest state to disk, if it is not there.
+    def begin(self) -> Write | None:
+        """Writes the rows of the newest state, if it is not on disk; what then must be done is in what it gives.
 
         Raises:
             OSError: a file could not be written; it names the file, and the same can be tried again.
             VanishedError: what was written before is gone, and the episode with it.
         """
         episode = self.episode
-        if episode is not None and episode is not self.written:
-            _Write(self, self.first or 0, "ended_by" in episode).run(episode)
-            self.written = episode
+        return None if episode is None or episode is self.written else Write(self, episode)
 
 
-class _Write:
-    """One state of an episode on its way to disk."""
+def write_streams(directory: str, streams: Sequence[Stream], sync: bool) -> list[OSError]:
+    """Brings the newest states of streams to disk: the rows of all, then the headers of all.
 
-    def __init__(self, stream: Stream, first: int, last: bool) -> None:
+    Returns:
+        `VanishedError`s of streams that cannot be written any more, each given once.
+
+    Raises:
+        OSError: a file could not be written; it names the file, and the same can be tried again.
+    """
+    writes: list[Write] = []
+    vanished: list[OSError] = []
+    for stream in streams:
+        try:
+            write = stream.begin()
+        except files.VanishedError as error:
+            # Nothing brings that episode back, and it must not keep the others from being written.
+            vanished.append(error)
+            stream.is_lost = True
+            stream.written = stream.episode
+        else:
+            writes += [write] if write is not None else []
+    if not writes:
+        return vanished
+    if sync:
+        files.sync_files([os.path.join(directory, name) for write in writes for name in write.unsynced])
+        if any(not blob.size for write in writes for blob in write.states):
+            files.sync_directory(directory)  # a header must not be durable before the names in it
+    for write in writes:
+        write.stream.unsure = True
+    files.put_all(directory, [(write.name, [write.header]) for write in writes], sync)
+    if sync:
+        files.sync_directory(directory)
+    for write in writes:
+        write.commit()
+    return vanished
+
+
+class Write:
+    """One state of an episode on its way to disk: its rows are written, its header is not.
+
+    Attributes:
+        stream: whose it is.
+        name, header: of the header: its file and its bytes.
+        states: what the blobs are once the header is there: rows, size, checksum.
+        unsynced: the files that must be synced before.
+    """
+
+    def __init__(self, stream: Stream, episode: dict[str, Any]) -> None:
         self.stream = stream
-        self.first = first
-        self.last = last
+        self.episode = episode
+        self.first = stream.first or 0
+        self.last = "ended_by" in episode
         self.columns: list[str] = []
         self.texts: list[str] = []
         self.rows: list[Any] = []
-        self.states: dict[Blob, tuple[int, int, int]] = {}  # rows, size, crc, once they are committed
+        self.states: dict[Blob, tuple[int, int, int]] = {}
+        self.unsynced: list[str] = []
         self.loose_pieces: list[Any] = []
+        if stream.unsure:
+            stream.loose, stream.loose_texts = Blob(stream.directory), {}
         self.loose_size = stream.loose.size
         self.loose_texts: dict[int, tuple[Any, str]] = {}
-
-    def run(self, episode: dict[str, Any]) -> None:
-        stream = self.stream
-        if stream.unsure:
-            stream.loose, stream.loose_texts, self.loose_size = Blob(stream.directory), {}, 0
         text = EpisodeText(self.append, self.append_loose).episode(episode)
         if self.loose_size:
             blob = stream.loose
             pieces = list(joined(self.loose_pieces))
-            sync = stream.sync and bool(pieces)  # without any, it is but seen to be there
-            files.write_at(stream.directory, self._name(blob), blob.size, pieces, sync, least=blob.size)
+            self._write(blob, pieces)  # without any, it is but seen to be there
             self.states[blob] = (0, self.loose_size, _crc(pieces, blob.crc))
         blobs = [
             {"fn": blob.name, "size": size, "crc32": f"{crc:08x}", **({"start": blob.offset} if blob.offset else {})}
             for blob, (_, size, crc) in self.states.items()
         ]
-        if stream.sync and any(not blob.size for blob in self.states):
-            files.sync_directory(stream.directory)  # a header must not be durable before the names in it
-        header = write_header(self.first, blobs, self.columns, [text])
-        stream.unsure = True
-        files.put(stream.directory, header_name(stream.trace, self.first), [header], stream.sync)
-        if stream.sync:
-            files.sync_directory(stream.directory)
+        self.name = header_name(stream.trace, self.first)
+        self.header = write_header(self.first, blobs, self.columns, [text])
+
+    def commit(self) -> None:
+        """The header is on disk."""
+        stream = self.stream
         for blob, state in self.states.items():
             blob.rows, blob.size, blob.crc = state
         for rows in self.rows:
             rows.chunks = rows.unwritten()
         stream.loose_texts.update(self.loose_texts)
         stream.unsure = False
+        stream.written = self.episode
         unused = [blob for blob in stream.blobs if blob not in self.states]
         stream.blobs = list(self.states)
         for blob in unused:  # that of a column which has changed its kind
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(stream.directory, blob.name))
+
+    def _write(self, blob: Blob, pieces: list[Any], offset: int | None = None) -> None:
+        """Writes to a blob: behind what is committed, if no other `offset` is given."""
+        name = self._name(blob)
+        offset = blob.size if offset is None else offset
+        files.write_at(self.stream.directory, name, offset, pieces, sync=False, least=blob.size)
+        if pieces and name not in self.unsynced[-1:]:
+            self.unsynced.append(name)
 
     def _name(self, blob: Blob) -> str:
         """The file name of a blob, given at its first use."""
@@ -152,7 +202,7 @@ class _Write:
 
     def append(self, rows: Any, path: Path) -> str:
         """Appends what is new of a column to its blob, and gives the record of all its rows."""
-        blob, stream = rows.blob, self.stream
+        blob = rows.blob
         name = self._name(blob)
         row_shape = rows.shape[1:]
         if not blob.offset:
@@ -160,12 +210,11 @@ class _Write:
         pieces = list(joined([piece for _, array in rows.unwritten() for piece in pieces_of(array)]))
         head = write_npy_header(rows.dtype, (len(rows) if self.last else 0, *row_shape), blob.offset)
         if not blob.size:
-            files.write_at(stream.directory, name, 0, [head, *pieces], stream.sync)
+            self._write(blob, [head, *pieces])
         elif pieces or self.last:
-            sync = stream.sync and not self.last
-            files.write_at(stream.directory, name, blob.size, pieces, sync, least=blob.size)
+            self._write(blob, pieces)
             if self.last:
-                files.write_at(stream.directory, name, 0, [head], stream.sync, least=blob.size)
+                self._write(blob, [head], 0)
         size = blob.offset + len(rows) * array_bytes(rows.dtype, row_shape)
         self.states[blob] = (len(rows), size, _crc(pieces, blob.crc))
         self.rows.append(rows)

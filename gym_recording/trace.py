@@ -20,6 +20,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ import numpy as np
 from . import __version__, files, lock
 from .batch import EncodedBatch, encode_batch
 from .format import blob_name, header_name, lock_name, manifest_name, trace_name, write_manifest
-from .stream import Stream
+from .stream import Stream, write_streams
 
 if TYPE_CHECKING:
     from .lane import Lane
@@ -223,7 +224,7 @@ class TraceWriter:
         if lane.dirty or not lane.steps:
             return
         if lane.stream is None:
-            stream = Stream(self.directory, self.name, self.sync, after=len(self.batch.episodes))
+            stream = Stream(self.directory, self.name, after=len(self.batch.episodes))
             self.streams.append(stream)
             lane.stream = stream
         lane.hand_over()
@@ -251,30 +252,27 @@ class TraceWriter:
             while batch.parts:
                 part = batch.parts[0]
                 if isinstance(part, Stream):
-                    self._write_stream(part)
+                    streams = list(takewhile(lambda part: isinstance(part, Stream), batch.parts))
+                    self._write_streams(streams)  # together, which takes the medium less time
+                    del batch.parts[: len(streams)]
                 else:
                     self._write_episodes(part)
-                del batch.parts[0]
+                    del batch.parts[0]
             batch.episodes = []
             unlisted = len(self.batches) - self.listed
             if unlisted and unlisted * 16 >= self.listed:  # so that writing manifests costs linear time in all
                 self._write_manifest(closed=False)
 
-    def _write_stream(self, stream: Stream) -> None:
-        """Writes what a streamed episode has come to."""
-        if stream.first is None:
-            stream.first = self.numbered
-        self.numbered = max(self.numbered, stream.first + 1)
-        try:
-            stream.write()
-            if stream.ended:
-                self._list(stream.first, 1)
-        except files.VanishedError as error:
-            # Nothing brings that episode back, and it must not keep the others from being written: `flush` says so.
-            self.vanished.append(error)
-            stream.written = stream.episode
-        if stream.ended:
-            self.streams = [other for other in self.streams if other is not stream]
+    def _write_streams(self, streams: list[Any]) -> None:
+        """Writes what streamed episodes have come to."""
+        for stream in streams:
+            if stream.first is None:
+                stream.first = self.numbered
+            self.numbered = max(self.numbered, stream.first + 1)
+        self.vanished += write_streams(self.directory, streams, self.sync)
+        ended = {stream for stream in streams if stream.ended}
+        self._list([(stream.first or 0, 1) for stream in streams if stream.ended and not stream.is_lost])
+        self.streams = [stream for stream in self.streams if stream not in ended]
 
     def _write_episodes(self, encoded: EncodedBatch) -> None:
         """Writes the ended episodes of a batch: blob, then header."""
@@ -284,13 +282,14 @@ class TraceWriter:
         files.put(self.directory, header_name(self.name, encoded.first), [encoded.header], self.sync)
         if self.sync:
             files.sync_directory(self.directory)
-        self._list(encoded.first, encoded.length)
+        self._list([(encoded.first, encoded.length)])
 
-    def _list(self, first: int, count: int) -> None:
-        """Adds a committed batch; a commit that was interrupted and is repeated finds it there."""
-        entry = {"first": first, "len": count, "fn": header_name(self.name, first)}
-        if entry not in self.batches[-1 - len(self.streams) :]:
-            self.batches.append(entry)
+    def _list(self, committed: Sequence[tuple[int, int]]) -> None:
+        """Adds committed batches; a commit that was interrupted and is repeated finds them there."""
+        known = {entry["first"] for entry in self.batches[-1 - len(self.streams) :]}
+        for first, count in committed:
+            if first not in known:
+                self.batches.append({"first": first, "len": count, "fn": header_name(self.name, first)})
 
     def _write_manifest(self, closed: bool) -> None:
         """Lists the committed batches. Readers find those that are not listed too; the manifest saves them a look."""

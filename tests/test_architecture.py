@@ -18,7 +18,7 @@ MODULES = {
 # What each module may import from the package when it is loaded: lower layers, never its own or a higher one.
 LAYERS = [
     {"errors"},
-    {"values", "files", "episode", "lock"},
+    {"values", "files", "episode", "lock", "options"},
     {"format", "rows", "spaces"},
     {"columns", "layout", "rebuild"},
     {"batch", "header"},
@@ -28,8 +28,9 @@ LAYERS = [
     {"environment"},
     {"recording", "index"},
     {"playback"},
-    {"wrappers.api"},
-    {"wrappers.trace_recording", "wrappers.adapter"},
+    {"wrappers.api", "wrappers.adopted"},
+    {"wrappers.autoreset"},
+    {"wrappers.trace_recording", "wrappers.vector", "wrappers.adapter"},
     {"wrappers.dm_env", "wrappers.agents"},
     {"wrappers.pettingzoo"},
     {"wrappers"},
@@ -42,10 +43,13 @@ WRAPPERS = {
     "wrappers",
     "wrappers.adapter",
     "wrappers.agents",
+    "wrappers.adopted",
     "wrappers.api",
+    "wrappers.autoreset",
     "wrappers.dm_env",
     "wrappers.pettingzoo",
     "wrappers.trace_recording",
+    "wrappers.vector",
 }
 WRITING = {"columns", "lane", "stream", "trace", "recording", *WRAPPERS}
 READING = {"header", "index", "playback", "check"}

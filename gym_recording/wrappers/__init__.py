@@ -3,10 +3,12 @@
 from .dm_env import TraceRecordingDmEnvWrapper
 from .pettingzoo import TraceRecordingAECWrapper, TraceRecordingParallelWrapper
 from .trace_recording import TraceRecordingWrapper
+from .vector import TraceRecordingVectorWrapper
 
 __all__ = [
     "TraceRecordingAECWrapper",
     "TraceRecordingDmEnvWrapper",
     "TraceRecordingParallelWrapper",
+    "TraceRecordingVectorWrapper",
     "TraceRecordingWrapper",
 ]

@@ -50,7 +50,7 @@ def library_of(value: Any) -> ModuleType | None:
     names = [(cls.__module__.partition(".")[0], cls.__name__) for cls in type(value).__mro__]
     if any(name in _VECTOR_CLASSES for _, name in names):
         raise TraceError(
-            "a vector environment cannot be recorded as one; wrap each environment before they are joined",
+            "a vector environment is recorded with TraceRecordingVectorWrapper",
             expected="a single environment",
             found=str(type(value)),
         )

@@ -1,7 +1,6 @@
 """`TraceRecordingWrapper`: records one environment, of gym or gymnasium.
 
-The class that people import belongs to neither library, so that importing it imports neither. Making an instance makes,
-once per library, a class of the same name that is a real `Wrapper` of the library that the environment comes from.
+How its class becomes a real `Wrapper` of the library that the environment comes from is in `adopted`.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any
 from ..environment import describe
 from ..errors import TraceError
 from ..recording import TraceRecording
+from .adopted import Adopted
 from .api import (
     UNDERSCORED,
     era_of,
@@ -28,10 +28,8 @@ from .api import (
 
 __all__ = ["TraceRecordingWrapper"]
 
-_classes: dict[tuple[type, str], type] = {}
 
-
-class TraceRecordingWrapper:
+class TraceRecordingWrapper(Adopted):
     """Records every action, observation and reward of an environment, and passes everything on unchanged.
 
     An episode goes from one `reset` to the next, or to `close`, whatever the flags say. Everything is on disk after
@@ -56,24 +54,10 @@ class TraceRecordingWrapper:
 
     recording: TraceRecording
     env: Any
-    _library: types.ModuleType
     _next_seed: int | None = None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if "_library" in cls.__dict__:
-            return _new(cls)
-        libraries = filter(None, map(library_of, (*args, *kwargs.values())))
-        library = next(libraries, None)
-        if library is None and cls is TraceRecordingWrapper:
-            raise _no_environment(args or None)
-        return object.__new__(cls) if library is None else _new(_class_for(cls, library))
-
     def __init__(self, env: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
-        if not hasattr(self, "_library"):  # a subclass that makes its environment itself
-            library = library_of(env)
-            if library is None:
-                raise _no_environment(env)
-            self.__class__ = _class_for(type(self), library)
+        self._adopt(env)
         saver = _argument_saver(self._library)
         if saver is not None:
             saver.__init__(self, directory=directory if directory is None else os.fspath(directory), **kwargs)
@@ -152,47 +136,36 @@ class TraceRecordingWrapper:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.env, name)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        plain = next(cls for cls in type(self).__mro__ if "_library" not in cls.__dict__)
-        return _restore, (plain, self._library.__name__), self.__dict__.copy()
+    _library_of = staticmethod(library_of)
 
+    @staticmethod
+    def _no_environment(found: Any) -> TraceError:
+        return TraceError("no environment to wrap", expected="a gym.Env or gymnasium.Env", found=repr(found)[:80])
 
-def _restore(cls: type[TraceRecordingWrapper], library: str) -> Any:
-    return _new(_class_for(cls, __import__(library)))
+    @staticmethod
+    def _bases_of(library: types.ModuleType) -> tuple[type, ...]:
+        saver = _argument_saver(library)
+        return (library.Wrapper,) if saver is None else (library.Wrapper, saver)
 
+    @classmethod
+    def _methods_for(cls, base: type) -> dict[str, Any]:
+        methods = {name: method for name, method in _OPTIONAL_METHODS.items() if hasattr(base, name)}
+        for name in UNDERSCORED:
+            ours = methods.get(name, getattr(TraceRecordingWrapper, name, None))
+            if ours is not None and (hasattr(cls, f"_{name}") or hasattr(base, f"_{name}")):
+                methods[f"_{name}"] = ours
+        return methods
 
-def _no_environment(found: Any) -> TraceError:
-    return TraceError("no environment to wrap", expected="a gym.Env or gymnasium.Env", found=repr(found)[:80])
-
-
-def _new(made: Any) -> Any:
-    return super(TraceRecordingWrapper, made).__new__(
-        made
-    )  # of the library: old gyms keep account of environments there
+    @classmethod
+    def _calls(cls) -> dict[str, Any]:
+        names = [name for name in UNDERSCORED if hasattr(cls, f"_{name}")]
+        own = [name for name in names if getattr(cls, name, None) is not getattr(TraceRecordingWrapper, name, None)]
+        return {name: _calling(f"_{name}") for name in names if name not in own}
 
 
 def _argument_saver(library: types.ModuleType) -> Any:
     """What makes the arguments part of `env.spec`; None where the library has no such thing."""
     return getattr(getattr(library, "utils", None), "RecordConstructorArgs", None)
-
-
-def _class_for(cls: type, library: types.ModuleType) -> Any:
-    """`cls` as a Wrapper of `library`."""
-    key = (cls, library.__name__)
-    if key not in _classes:
-        saver = _argument_saver(library)
-        own = {name: method for name, method in _OPTIONAL_METHODS.items() if hasattr(library.Wrapper, name)}
-        members = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
-        for name in UNDERSCORED:
-            old, ours = f"_{name}", own.get(name, getattr(TraceRecordingWrapper, name, None))
-            if hasattr(cls, old) and getattr(cls, name, None) is getattr(TraceRecordingWrapper, name, None):
-                members[name] = _calling(old)
-            if ours is not None and (hasattr(cls, old) or hasattr(library.Wrapper, old)):
-                own[old] = ours
-        bases = (cls, type("_Methods", (), own), library.Wrapper, *([] if saver is None else [saver]))
-        members["_library"] = library
-        _classes[key] = types.new_class(cls.__name__, bases, {}, lambda namespace: namespace.update(members))
-    return _classes[key]
 
 
 def _calling(name: str) -> Any:

@@ -35,11 +35,11 @@ class Call:
         args = args or self.args
         if self.name == "fsync":  # whoever dies here leaves the page cache behind, so the medium need not be waited for
             return os.fstat(args[0]) and None
+        if self.name == "close":
+            del self.system.paths[args[0]]  # before another thread can have that descriptor
         result = getattr(os, self.name)(*args, **self.kwargs)
         if self.name == "open":
             self.system.paths[result] = self.path
-        elif self.name == "close":
-            del self.system.paths[args[0]]
         return result
 
     def __repr__(self):
