@@ -10,7 +10,6 @@ import argparse
 import errno
 import importlib
 import importlib.util
-import inspect
 import json
 import math
 import os
@@ -28,7 +27,7 @@ from .playback import Trace, TraceRecordingReader
 from .repair import repair_recording
 from .spaces import LIBRARIES
 from .wrappers import TraceRecordingWrapper
-from .wrappers.api import split_step
+from .wrappers.api import make_arguments, reset, seed_samples, split_step
 
 _EXIT_CODES = """\
 exit codes:
@@ -139,9 +138,9 @@ def _record(args: argparse.Namespace) -> int:
     steps, interrupted = 0, False
     try:
         if args.seed is not None:
-            env.action_space.seed(args.seed)
+            seed_samples(env.action_space, args.seed)
         for number in _progress(args.episodes):
-            _reset(env, args.seed if args.seed is None else args.seed + number)
+            reset(env, args.seed if args.seed is None else args.seed + number)
             ended = False
             while not ended:
                 _, _, terminated, truncated, _ = split_step(env.step(env.action_space.sample()))
@@ -165,26 +164,10 @@ def _library(name: str | None) -> Any:
 
 
 def _make(library: Any, env_id: str) -> Any:
-    options = {}
-    if "disable_env_checker" in inspect.signature(library.make).parameters:  # gym 0.24 and later
-        # The checker of gym uses np.bool8, which NumPy 2 does not have. What it warns of is of no interest here.
-        options["disable_env_checker"] = True
     try:
-        return library.make(env_id, **options)
+        return library.make(env_id, **make_arguments(library))
     except (library.error.Error, ImportError) as error:
         raise TraceError(f"{library.__name__} cannot make it: {' '.join(str(error).split())}", field=env_id) from error
-
-
-def _reset(env: Any, seed: int | None) -> Any:
-    if seed is None:
-        return env.reset()
-    parameters = inspect.signature(env.unwrapped.reset).parameters.values()
-    if any(parameter.name == "seed" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return env.reset(seed=seed)
-    if not hasattr(env.unwrapped, "seed"):
-        raise TraceError("the environment takes no seed", field="--seed")
-    env.seed(seed)  # before gym 0.22
-    return env.reset()
 
 
 def _progress(episodes: int) -> Any:

@@ -181,9 +181,7 @@ class Lane:
         Raises:
             TraceError: the observation or reward cannot be stored; the step is not recorded, and a gap is noted.
         """
-        if self.closed:
-            raise ClosedError("the recorder was closed in the middle of this step, which is not recorded")
-        if not self.dirty:  # ended or forked in the middle of the step, which is nobody's now
+        if not self.dirty or self.closed:  # ended, closed or forked in the middle of the step, which is nobody's now
             self.lost = True
             return
         self.observations.add(observation)

@@ -95,21 +95,21 @@ def _after_fork_in_child() -> None:
     """What the parent has in its buffers stays the parent's; the child goes on in traces of its own."""
     _draw_token()
     lock.forget_in_child()
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None:
-        if not _after_forks:  # of its own: it clears its list after this, then runs what is registered so
-            _after_forks.append(util.register_after_fork(_finish_at_exit, _finish_at_exit))
-        _at_exit.clear()  # the parent's
-        _finish_at_exit()  # where a child of multiprocessing forks by itself
+    _at_exit.clear()  # the parent's
+    _finish_at_exit()  # where a child of multiprocessing forks by itself
     for writer in [writer for writer in _writers if not writer.closed]:
         writer.begin_anew()
 
 
 def _finish_at_exit(_: object = None) -> None:
     util = sys.modules.get("multiprocessing.util")
-    if util is not None and sys.modules["multiprocessing.process"].parent_process():
-        if not any(finalizer.still_active() for finalizer in _at_exit):
-            _at_exit[:] = [util.Finalize(None, _finish_all, exitpriority=0)]
+    if util is None:
+        return
+    if not _after_forks:  # its own forks clear the list below; and arguments come before a child knows that it is one
+        _after_forks.append(util.register_after_fork(_finish_at_exit, _finish_at_exit))
+    is_child = sys.modules["multiprocessing.process"].parent_process() is not None
+    if is_child and not any(finalizer.still_active() for finalizer in _at_exit):
+        _at_exit[:] = [util.Finalize(None, _finish_all, exitpriority=0)]
 
 
 def _finish_all() -> None:

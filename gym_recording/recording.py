@@ -18,7 +18,7 @@ from typing import Any
 
 from . import files, process
 from .columns import optimize_list_of_ndarrays, size_of
-from .errors import TraceError
+from .errors import ClosedError, TraceError
 from .format import json_copy
 from .lane import FIRST_WATCH, Lane, LiveRows
 from .options import at_least_one, at_least_zero, one_of
@@ -235,6 +235,8 @@ class TraceRecording:
         running = self.lanes[lane]
         running.begin(action)
         running.finish(observation, reward, terminated, truncated, info)
+        if running.closed:
+            raise ClosedError("the recorder was closed in the middle of this step, which is not recorded")
         if running.steps >= running.watch or time.monotonic() >= self.deadline:
             self.flush_if_due(running)
 

@@ -8,6 +8,7 @@ from environments import LIBRARIES, Walk, make
 
 from gym_recording import TraceError
 from gym_recording.wrappers.api import (
+    layers,
     library_of,
     library_version,
     reset_gives_info,
@@ -131,3 +132,18 @@ def test_step_is_split_into_five(result, expected):
 def test_any_other_result_of_step_is_an_error(result):
     with pytest.raises(TraceError, match="4 or 5 values"):
         split_step(result)
+
+
+class Layer:
+    def __init__(self, env=None):
+        self.env = env
+
+
+def test_layers_go_down_to_the_environment_and_never_round():
+    inner, itself = Layer(), Layer()
+    itself.env = itself
+    outer = Layer(inner)
+    assert layers(outer) == [outer, inner]
+    assert layers(Layer(itself))[1:] == [itself]
+    assert layers(3) == [3]
+    assert layers(None) == []

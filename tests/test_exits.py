@@ -317,6 +317,33 @@ def test_processes_of_multiprocessing_write_when_they_end(tmp_path, method):
     assert sorted(recorded(tmp_path / "recording")) == [[[1]], [[2]]]
 
 
+SENDER = """
+import multiprocessing, sys
+from gym_recording import TraceRecording
+
+def work(recording, number):
+    recording.add_reset(0.0)
+    recording.add_step(number, 0.0, 0.0)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[2])
+    recording = TraceRecording(sys.argv[1])
+    work(recording, 1)
+    process = context.Process(target=work, args=(recording, 2))
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_a_recorder_that_is_sent_to_a_process_writes_when_that_ends(tmp_path, method):
+    (tmp_path / "sender.py").write_text(SENDER, encoding="utf-8")
+    command = [sys.executable, str(tmp_path / "sender.py"), str(tmp_path / "recording"), method]
+    assert subprocess.run(command, env=ENVIRONMENT, timeout=60).returncode == 0
+    assert sorted(recorded(tmp_path / "recording")) == [[[1]], [[2]]]
+
+
 def test_a_recorder_of_the_parent_is_used_on_in_a_process(tmp_path):
     code = """
     import multiprocessing

@@ -309,14 +309,12 @@ def test_a_step_during_which_the_episode_went_away_is_dropped(what):
         recorded.lane.end("close")
     if what != "end":
         getattr(recorded.lane, what)()
+    recorded.finish(1)
     if what == "close":
-        with pytest.raises(ClosedError, match="in the middle"):
-            recorded.finish(1)
         with pytest.raises(ClosedError):
             recorded.begin(2)
         assert [episode["rewards"].tolist() for episode in recorded.episodes] == [[0]]
         return
-    recorded.finish(1)
     recorded.episode(2, reset=False)
     episode = recorded.end()
     assert episode["rewards"].tolist() == episode["actions"].tolist() == episode["observations"].tolist() == [2]

@@ -108,7 +108,7 @@ def test_the_wheel_holds_the_license(wheel_files):
 def test_the_sdist_holds_what_its_own_tests_need(sdist_files):
     documents = {"README.md", "FORMAT.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"}
     assert documents <= sdist_files
-    assert {"setup.py", "pyproject.toml", "MANIFEST.in", ".ci/run"} <= sdist_files
+    assert {"setup.py", "pyproject.toml", "MANIFEST.in", ".ci/run", ".ci/noxfile.py"} <= sdist_files
     assert files_under("gym_recording") | files_under("tests") | files_under("benchmarks") <= sdist_files
 
 

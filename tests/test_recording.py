@@ -297,6 +297,21 @@ def test_a_number_of_numpy_is_as_good_as_one_of_python(tmp_path, option, number)
     assert len(TraceRecordingReader(tmp_path)) == 1
 
 
+def test_a_step_in_the_midst_of_which_the_recorder_is_closed_is_refused(tmp_path):
+    class Closing:
+        def __array__(self, dtype=None, copy=None):
+            recording.lane.end("close")
+            recording._trace.close()  # as another thread might
+            return np.zeros(2)
+
+    recording = new(tmp_path)
+    recording.add_reset(np.zeros(2))
+    recording.add_step(0, np.zeros(2), 0.0)
+    with pytest.raises(ClosedError):
+        recording.add_step(1, Closing(), 0.0)
+    assert actions_in(tmp_path) == [[0]]
+
+
 def test_very_many_episodes_that_are_written_together_are_several_batches(tmp_path):
     recording = new(tmp_path, buffer_batch_size=10**9)
     for number in range(HEADER_EPISODES + 2):

@@ -100,7 +100,7 @@ def flavours():
         ):
             make = partial(cls, **options)
             found[f"gym {name}"] = Flavour("gym", "same step", make)
-            if (0, 24) <= GYM < (0, 26):
+            if (0, 25) <= GYM < (0, 26):
                 make = partial(cls, new_step_api=True, **options)
                 found[f"gym {name}, new step"] = new = Flavour("gym", "same step", make)
                 new.four = False

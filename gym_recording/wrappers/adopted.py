@@ -39,10 +39,15 @@ class Adopted:
         """The library's wrapper, and what must follow it."""
         raise NotImplementedError
 
-    @staticmethod
-    def _methods_for(base: type) -> dict[str, Any]:
-        """Methods that the class has only because that wrapper has them."""
+    @classmethod
+    def _methods_for(cls, base: type) -> dict[str, Any]:
+        """Methods that the class has only because that wrapper has them; a subclass's own come before."""
         raise NotImplementedError
+
+    @classmethod
+    def _calls(cls) -> dict[str, Any]:
+        """Methods that come before all: those that only call what a subclass has under an older name."""
+        return {}
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if "_library" in cls.__dict__:
@@ -80,6 +85,7 @@ def _class_for(cls: Any, library: types.ModuleType) -> Any:
     if key not in _classes:
         bases = cls._bases_of(library)
         names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
-        members = {**names, **cls._methods_for(bases[0]), "_library": library}
+        bases = (type("_Methods", (), cls._methods_for(bases[0])), *bases)
+        members = {**names, **cls._calls(), "_library": library}
         _classes[key] = types.new_class(cls.__name__, (cls, *bases), {}, lambda namespace: namespace.update(members))
     return _classes[key]

@@ -1,20 +1,44 @@
 """What differs between Gyms: whose an environment is, what `reset` and `step` return.
 
-Libraries are recognised by the names of modules and never imported before an environment of theirs is there.
+What hangs on a library's version stands in `_ERAS`, what shows in a result in `_STEPS`. Libraries are recognised by the
+names of modules and never imported before an environment of theirs is there.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Callable, NamedTuple
 
 from ..errors import TraceError
 from ..spaces import LIBRARIES
 
 _VECTOR_CLASSES = ("VectorEnv", "VecEnv")
+
+
+class Era(NamedTuple):
+    """What holds for a library from one version on."""
+
+    since: tuple[int, ...]
+    reset_info: bool | None  # whether `reset` returns (observation, info); None: if it is called with return_info=True
+    init: Mapping[str, Any]  # further arguments of `Wrapper.__init__`
+
+
+_ERAS = {  # the newest first
+    "gymnasium": (Era((0,), True, {}),),
+    "gym": (
+        Era((0, 26), True, {}),
+        Era((0, 25), None, {"new_step_api": True}),  # else it warns; what the steps return is the environment's own
+        Era((0,), None, {}),
+    ),
+}
+_AUTORESETS = ("AutoResetWrapper", "Autoreset")  # gym since 0.24, gymnasium to 0.29; gymnasium since 1.0
+# Methods that wrappers define with an underscore before the name, as gym up to 0.12.0 has it; `step` calls `_step`.
+UNDERSCORED = ("step", "reset", "close", "seed")
 
 
 def library_of(value: Any) -> ModuleType | None:
@@ -42,12 +66,53 @@ def library_version(library: ModuleType) -> str:
     return f"{library.__name__} {version}"
 
 
+def era_of(library: ModuleType) -> Era:
+    """What holds for the version of a library that is there."""
+    return _era(library_version(library))
+
+
+@lru_cache(maxsize=None)
+def _era(name_and_version: str) -> Era:
+    name, _, text = name_and_version.partition(" ")
+    version = tuple(map(int, re.findall(r"\d+", text)))
+    return next((era for era in _ERAS[name] if version >= era.since), _ERAS[name][-1])
+
+
 def reset_gives_info(library: ModuleType, arguments: Mapping[str, Any]) -> bool:
-    """Whether `reset` of this library returns (observation, info): gymnasium; gym from 0.26, from 0.22 if asked to."""
-    if library.__name__ == "gymnasium":
-        return True
-    version = tuple(map(int, re.findall(r"\d+", library_version(library))[:2]))
-    return version >= (0, 26) or bool(arguments.get("return_info"))
+    """Whether `reset` of this library returns (observation, info) when it is called with these arguments."""
+    always = era_of(library).reset_info
+    return bool(arguments.get("return_info")) if always is None else always
+
+
+def make_arguments(library: ModuleType) -> dict[str, Any]:
+    """Arguments for `make` of the library, after the id, that leave out its checker.
+
+    That of gym uses np.bool8, which NumPy 2 does not have; gym before 0.24 has none.
+    """
+    name = "disable_env_checker"
+    return {name: True} if name in inspect.signature(library.make).parameters else {}
+
+
+def reset(env: Any, seed: int | None) -> Any:
+    """Resets an environment with a seed, in its own way; None: without one.
+
+    Raises:
+        TraceError: it takes no seed.
+    """
+    if seed is None:
+        return env.reset()
+    parameters = inspect.signature(env.unwrapped.reset).parameters.values()
+    if any(parameter.name == "seed" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return env.reset(seed=seed)
+    if not hasattr(env.unwrapped, "seed"):
+        raise TraceError("the environment takes no seed", field="--seed")
+    env.seed(seed)  # before gym 0.22
+    return env.reset()
+
+
+def seed_samples(space: Any, seed: int) -> None:
+    """Seeds what a space samples from: its own generator; in gym up to 0.10, that of all spaces."""
+    (space if hasattr(space, "seed") else sys.modules["gym.spaces"]).seed(seed)
 
 
 def split_reset(result: Any, gives_info: bool, space: Any) -> tuple[Any, Any]:
@@ -64,18 +129,64 @@ def split_reset(result: Any, gives_info: bool, space: Any) -> tuple[Any, Any]:
     return result[0], result[1]
 
 
-def split_step(result: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Observation, reward, terminated, truncated and info of what `step` returned, of either interface.
+def split_step(result: Any, env: Any = None) -> tuple[Any, Any, Any, Any, Any]:
+    """Observation, reward, terminated, truncated and info of what `step` of `env` returned, of either interface.
 
     Raises:
         TraceError: it is neither.
     """
-    count = len(result) if isinstance(result, (tuple, list)) else -1
-    if count == 5:
-        return result  # type: ignore[no-any-return]
-    if count == 4:
-        observation, reward, done, info = result
-        truncated = bool(done) and isinstance(info, Mapping) and bool(info.get("TimeLimit.truncated", False))
-        return observation, reward, bool(done) and not truncated, truncated, info
-    found = str(type(result)) if count < 0 else f"{count}"
-    raise TraceError("step returned something else", field="step", expected="4 or 5 values", found=found)
+    count = len(result) if isinstance(result, (tuple, list)) else None
+    if count not in _STEPS:
+        found = str(type(result)) if count is None else f"{count}"
+        raise TraceError("step returned something else", field="step", expected="4 or 5 values", found=found)
+    return _STEPS[count](env, *result)
+
+
+def _split_done(env: Any, observation: Any, reward: Any, done: Any, info: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """`done` is an end or a time limit: the info says which, or else the limits do; None is what nobody knows."""
+    if not done:
+        return observation, reward, False, False, info
+    if isinstance(info, Mapping) and "TimeLimit.truncated" in info:
+        limited = bool(info["TimeLimit.truncated"])
+        return observation, reward, not limited, limited, info
+    limits = filter(_is_silent_limit, layers(env))
+    terminated, truncated = min(map(_flags_of, limits), key=_LIMITS.index, default=_ENDED)
+    return observation, reward, terminated, truncated, info
+
+
+_STEPS: dict[Any, Callable[..., tuple[Any, Any, Any, Any, Any]]] = {  # by the number of values
+    5: lambda env, *result: result,
+    4: _split_done,
+}
+
+# terminated, truncated. A limit that was reached hides whether the environment ended too.
+_LIMITS = _TRUNCATED, _UNKNOWN, _ENDED = (None, True), (None, None), (True, False)
+
+
+def layers(env: Any) -> list[Any]:
+    """An environment's wrappers, the outermost first, and the environment."""
+    found: list[Any] = []
+    while not (env is None or any(env is layer for layer in found)):  # `env` may be anything in an environment
+        found.append(env)
+        env = getattr(env, "__dict__", {}).get("env")
+    return found
+
+
+def resets_itself(env: Any) -> bool:
+    """Whether a wrapper resets the environment within `step`."""
+    return any(type(layer).__name__ in _AUTORESETS for layer in layers(env))
+
+
+def _is_silent_limit(layer: Any) -> bool:
+    """Whether it is a TimeLimit that says nothing in the info: one of gym up to 0.12.0."""
+    mro = type(layer).__mro__
+    return hasattr(mro[0], "_past_limit") and any(cls.__module__ == "gym.wrappers.time_limit" for cls in mro)
+
+
+def _flags_of(limit: Any) -> tuple[bool | None, bool | None]:
+    """What a TimeLimit tells of a step that ended an episode."""
+    steps, most = limit._elapsed_steps, limit._max_episode_steps
+    if most is not None and steps >= most:
+        return _TRUNCATED
+    # It, or a wrapper, resets within the step (0 steps); or time is over now, and nobody knows if it was at the step.
+    return _UNKNOWN if steps == 0 or limit._past_limit() else _ENDED

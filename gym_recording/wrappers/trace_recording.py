@@ -8,13 +8,23 @@ from __future__ import annotations
 import os
 import time
 import types
+import warnings
 from typing import Any
 
 from ..environment import describe
 from ..errors import TraceError
 from ..recording import TraceRecording
 from .adopted import Adopted
-from .api import library_of, library_version, reset_gives_info, split_reset, split_step
+from .api import (
+    UNDERSCORED,
+    era_of,
+    library_of,
+    library_version,
+    reset_gives_info,
+    resets_itself,
+    split_reset,
+    split_step,
+)
 
 __all__ = ["TraceRecordingWrapper"]
 
@@ -51,7 +61,16 @@ class TraceRecordingWrapper(Adopted):
         saver = _argument_saver(self._library)
         if saver is not None:
             saver.__init__(self, directory=directory if directory is None else os.fspath(directory), **kwargs)
-        super().__init__(env)  # type: ignore[call-arg]  # the library's Wrapper comes next
+        arguments = era_of(self._library).init
+        super().__init__(env, **arguments)  # type: ignore[call-arg]  # the library's Wrapper comes next
+        for name in arguments:  # the environment's own holds
+            del self.__dict__[name]
+        if resets_itself(env):
+            warnings.warn(
+                "the environment resets itself below the recorder: its episodes are recorded as one, "
+                "and not where they end; put the recorder below the wrapper that resets",
+                stacklevel=2,
+            )
         self.recording = TraceRecording(
             directory, **{"env": describe(env), "library": library_version(self._library), **kwargs}
         )
@@ -73,7 +92,7 @@ class TraceRecordingWrapper(Adopted):
             lane.take_back()
             raise
         result = self.env.step(action)
-        lane.finish(*(result if result.__class__ is tuple and len(result) == 5 else split_step(result)))
+        lane.finish(*(result if result.__class__ is tuple and len(result) == 5 else split_step(result, self.env)))
         if lane.steps >= lane.watch or time.monotonic() >= recording.deadline:
             recording.flush_if_due(lane)
         return result
@@ -128,14 +147,29 @@ class TraceRecordingWrapper(Adopted):
         saver = _argument_saver(library)
         return (library.Wrapper,) if saver is None else (library.Wrapper, saver)
 
-    @staticmethod
-    def _methods_for(base: type) -> dict[str, Any]:
-        return {name: method for name, method in _OPTIONAL_METHODS.items() if hasattr(base, name)}
+    @classmethod
+    def _methods_for(cls, base: type) -> dict[str, Any]:
+        methods = {name: method for name, method in _OPTIONAL_METHODS.items() if hasattr(base, name)}
+        for name in UNDERSCORED:
+            ours = methods.get(name, getattr(TraceRecordingWrapper, name, None))
+            if ours is not None and (hasattr(cls, f"_{name}") or hasattr(base, f"_{name}")):
+                methods[f"_{name}"] = ours
+        return methods
+
+    @classmethod
+    def _calls(cls) -> dict[str, Any]:
+        names = [name for name in UNDERSCORED if hasattr(cls, f"_{name}")]
+        own = [name for name in names if getattr(cls, name, None) is not getattr(TraceRecordingWrapper, name, None)]
+        return {name: _calling(f"_{name}") for name in names if name not in own}
 
 
 def _argument_saver(library: types.ModuleType) -> Any:
     """What makes the arguments part of `env.spec`; None where the library has no such thing."""
     return getattr(getattr(library, "utils", None), "RecordConstructorArgs", None)
+
+
+def _calling(name: str) -> Any:
+    return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
 
 
 def _seed(self: Any, seed: Any = None) -> Any:

@@ -333,8 +333,8 @@ class TraceRecordingVectorWrapper(Adopted):
         names = [name for wrappers in WRAPPERS.values() for name in wrappers]
         return (next(getattr(library, name) for name in names if hasattr(library, name)),)
 
-    @staticmethod
-    def _methods_for(base: type) -> dict[str, Any]:
+    @classmethod
+    def _methods_for(cls, base: type) -> dict[str, Any]:
         return {name: method for name, method in _OPTIONAL_METHODS.items() if hasattr(base, name)}
 
 
