@@ -165,7 +165,7 @@ def test_a_repair_exits_as_the_readme_says(streamed, tmp_path, capsys):
     directory = shutil.copytree(streamed / "running", tmp_path / "running")
     first, second, absent = (main(["repair", os.fspath(path)]) for path in (directory, directory, tmp_path / "absent"))
     assert meanings[first] == "`repair`: recovered, but something was lost; it says what"
-    assert meanings[second] == "all is well"
+    assert meanings[second].startswith("all is well")
     assert meanings[absent].startswith("something failed")
     assert "lost: " in capsys.readouterr().out
 
