@@ -273,7 +273,6 @@ def read_manifest(data: bytes, file: str) -> dict[str, Any]:
     for entry in member(document, "batches", list, file):
         if not isinstance(entry, dict):
             raise TraceError("malformed", file=file, field="batches", expected="objects", found=repr(entry)[:80])
-        member(entry, "first", int, file)
         name = parse_name(member(entry, "fn", str, file))
         if name is None or name.kind != "header":
             raise TraceError("not the name of a header", file=file, field="batches.fn", found=repr(entry["fn"])[:80])

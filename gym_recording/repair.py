@@ -278,9 +278,10 @@ class _Repair:
             kept = self._keep_damaged()
             self.found.lost.append(f"{error}; what it alone said is lost, its bytes are kept as {kept}")
             members = {}
-        listed = {entry["fn"]: entry for entry in members.get("batches", [])}  # also what is missing or damaged now
-        listed.update({b.file: {"first": b.first, "len": b.count, "fn": b.file} for b in self.kept})
-        batches = sorted(listed.values(), key=lambda entry: entry["first"])
+        listed = {entry["fn"]: entry["len"] for entry in members.get("batches", [])}  # also what is missing or damaged
+        listed.update({batch.file: batch.count for batch in self.kept})
+        batches = [{"first": _first(file), "len": count, "fn": file} for file, count in listed.items()]
+        batches.sort(key=lambda entry: entry["first"])
         members = {key: value for key, value in members.items() if key not in ("format", "crc32", "batches")}
         writer = {key: self.owner[key] for key in ("host", "boot", "pid") if self.owner.get(key) is not None}
         members = {"created": self._began(), "writer": writer, **members}
