@@ -40,7 +40,8 @@ exit codes:
 _INFO_KEYS = """\
 --json prints one object, with null where a recording does not say:
   directory   as it was given
-  traces      list of {name, created, closed, repaired, env, observation_space, action_space, episodes}
+  traces      list of {name, created, closed, repaired, env, observation_space, action_space, metadata,
+              episodes}
   episodes    how many
   steps       how many, of all episodes
   returns     {episodes, min, mean, max}: sums of rewards, of the episodes whose rewards are numbers;
@@ -224,6 +225,7 @@ def _trace_summary(trace: Trace) -> dict[str, Any]:
         "repaired": trace.repaired or None,
         "env": str(trace.env["id"])[:_MAX_TEXT] if "id" in trace.env else None,
         **{key: None if space is None else _space(space) for key, space in spaces.items()},
+        "metadata": trace.metadata,
         "episodes": len(trace),
     }
 
@@ -282,6 +284,8 @@ def _info_lines(info: dict[str, Any]) -> Iterator[str]:
         for key in ("created", "env", "observation_space", "action_space"):
             if trace[key] is not None:
                 yield f"  {key.replace('_space', 's'):13}{trace[key]}"
+        if trace["metadata"] is not None:
+            yield f"  metadata     {json.dumps(trace['metadata'])[:_MAX_TEXT]}"
 
 
 def _check(args: argparse.Namespace) -> int:

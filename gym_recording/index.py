@@ -56,6 +56,7 @@ class Trace:
         env: what is known of the environment: id, kwargs, spaces.
         metadata: the user's own.
         batches: in order.
+        numbers: the range of the numbers that its episodes have in the reader.
         error: why its manifest cannot be read, or None. Its episodes may be all there.
     """
 
@@ -67,6 +68,7 @@ class Trace:
     env: dict[str, Any] = field(default_factory=dict)
     metadata: Any = None
     batches: list[BatchFile] = field(default_factory=list)
+    numbers: range = range(0)
     error: TraceError | None = None
 
     def __len__(self) -> int:
@@ -215,6 +217,10 @@ class Index:
         for batch in self._batches:
             self._starts.append(self.count)
             self.count = min(self.count + batch.count, sys.maxsize)  # hostile gaps have any length, `len` has a limit
+        start = 0
+        for trace in self.traces:
+            trace.numbers = range(start, min(start + sum(batch.count for batch in trace.batches), sys.maxsize))
+            start = trace.numbers.stop
 
     def locate(self, number: int) -> tuple[BatchFile, int]:
         """The batch of an episode, and its number there."""

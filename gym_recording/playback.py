@@ -132,7 +132,10 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     @overload
     def __getitem__(self, index: slice) -> list[Episode]: ...
     def __getitem__(self, index: int | slice) -> Episode | list[Episode]:
-        found = range(len(self))[index]
+        try:
+            found = range(len(self))[index]
+        except IndexError:
+            raise IndexError(f"there is no episode {index}: {len(self)} in {self.directory}") from None
         if isinstance(found, range):
             return [self._episode(*self._look().locate(number)) for number in found]
         return self._episode(*self._look().locate(found))

@@ -384,7 +384,7 @@ def test_info_as_json_has_the_documented_keys_and_all_the_numbers(tmp_path, caps
     text = capsys.readouterr().out
     documented = text[text.index("--json prints") : text.index("exit codes")]
     assert re.findall(r"^  ([a-z_]+)  ", documented, re.M) == list(info)
-    assert re.search(r"traces +list of \{([a-z_, ]+)\}", documented)[1].split(", ") == list(info["traces"][0])
+    assert re.split(r",\s+", re.search(r"traces +list of \{([a-z_,\s]+)\}", documented)[1]) == list(info["traces"][0])
     (trace,) = TraceRecordingReader(tmp_path).traces
     assert info == {
         "directory": str(tmp_path),
@@ -397,6 +397,7 @@ def test_info_as_json_has_the_documented_keys_and_all_the_numbers(tmp_path, caps
                 "env": "Mine-v0",
                 "observation_space": None,
                 "action_space": "Discrete(n=3)",
+                "metadata": None,
                 "episodes": 3,
             }
         ],

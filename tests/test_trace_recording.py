@@ -927,3 +927,28 @@ def test_the_checker_of_stable_baselines_passes(tmp_path):
     checker.check_env(env)
     env.close()
     assert episodes_in(tmp_path)
+
+
+def test_seeds_and_options_that_are_given_by_position_are_recorded_too(tmp_path):
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Positional(gymnasium.Env):
+        observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, seed=None, options=None):
+            return 0, {}
+
+    env = TraceRecordingWrapper(Positional(), tmp_path)
+    env.reset(42, {"level": 3})
+    env.reset(7)
+    env.close()
+    first, second = TraceRecordingReader(tmp_path)
+    assert (first.seed, first.options, second.seed, second.options) == (42, {"level": 3}, 7, None)
+
+
+def test_arguments_in_the_wrong_order_and_those_that_are_not_for_a_wrapper_are_refused(tmp_path):
+    gymnasium = pytest.importorskip("gymnasium")
+    with pytest.raises(TraceError, match=r"no environment to wrap \(expected a gym.Env.*found 'recordings'"):
+        TraceRecordingWrapper("recordings", gymnasium.make("CartPole-v1"))
+    with pytest.raises(TraceError, match="lanes: not for a wrapper"):
+        TraceRecordingWrapper(gymnasium.make("CartPole-v1"), tmp_path, lanes=2)

@@ -932,3 +932,199 @@ def test_whatever_moment_an_interrupt_comes_at_every_transition_is_one_that_was_
         if not done:
             break
     assert interrupts > 50
+
+
+# ---- what gymnasium puts around and beside
+
+
+@pytest.mark.skipif(GYMNASIUM is None or GYMNASIUM < (1, 1), reason="needs gymnasium 1.1")
+@pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP"])
+def test_statistics_of_an_episode_are_in_the_info_of_its_last_step(tmp_path, mode):
+    import gymnasium
+
+    options = {"autoreset_mode": getattr(gymnasium.vector.AutoresetMode, mode)}
+    envs = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync", vector_kwargs=options)
+    envs = TraceRecordingVectorWrapper(gymnasium.wrappers.vector.RecordEpisodeStatistics(envs), tmp_path, infos=True)
+    envs.reset(seed=1)
+    for _ in range(100):
+        envs.step(np.array([0, 1]))
+    envs.close()
+    ended = [episode for episode in TraceRecordingReader(tmp_path) if episode.ended_by == "terminated"]
+    assert len(ended) > 10
+    for episode in ended:
+        assert episode.infos[-1]["episode"]["l"] == len(episode)
+        assert "episode" not in episode.infos[0]
+
+
+@pytest.mark.skipif(GYMNASIUM is None or GYMNASIUM < (1, 0), reason="needs gymnasium 1.0")
+@pytest.mark.parametrize("how", ["sync", "async", "vector_entry_point"])
+def test_an_environment_of_make_vec_can_be_made_anew(tmp_path, how):
+    import gymnasium
+
+    envs = TraceRecordingVectorWrapper(gymnasium.make_vec("CartPole-v1", 2, vectorization_mode=how), tmp_path)
+    envs.reset()
+    envs.close()
+    (trace,) = TraceRecordingReader(tmp_path).traces
+    env = trace.make_env()
+    assert (env.spec.id, env.spec.max_episode_steps) == ("CartPole-v1", 500)
+    assert env.observation_space == trace.observation_space
+    env.close()
+
+
+class Custom:
+    """The observations of lane i are 100 * i + t, its episodes have 3 + i steps; how they end is for the tests."""
+
+    def __new__(cls, count=2, resets="same step", gives=True, space=None, metadata=None):
+        from gymnasium import spaces, vector
+
+        class Envs(vector.VectorEnv):
+            num_envs = count
+            single_observation_space = space or spaces.Box(-1e9, 1e9, (1,), np.float32)
+            single_action_space = spaces.Discrete(9)
+            observation_space = action_space = None
+            at = np.zeros(count, int)
+            infos = staticmethod(lambda: {})
+
+            def row(self, at):
+                rows = np.array([[100.0 * lane + t] for lane, t in enumerate(at)], "float32")
+                return rows if space is None else (rows, rows + 0.5)
+
+            def reset(self, *, seed=None, options=None):
+                self.over = np.zeros(count, bool)
+                self.at = np.zeros(count, int)
+                return self.row(self.at), {}
+
+            def step(self, actions):
+                was_over, self.at = self.over, np.where(self.over, 0, self.at + 1)
+                self.over = self.at == 3 + np.arange(count)
+                over, infos = self.over, {**self.infos()}
+                if resets == "same step":
+                    if over.any() and gives:
+                        infos.update(final_obs=np.array([*self.row(self.at), None], object)[:-1], _final_obs=over)
+                    self.at, self.over = np.where(over, 0, self.at), np.zeros(count, bool)
+                return self.row(self.at), np.where(was_over, 0.0, 1.0), over, np.zeros(count, bool), infos
+
+        envs = Envs()
+        envs.metadata = metadata or {}
+        return envs
+
+
+custom = pytest.mark.skipif(GYMNASIUM is None or GYMNASIUM < (1, 0), reason="needs gymnasium 1.0")
+
+
+def lengths(directory, lane):
+    return [len(episode) for episode in TraceRecordingReader(directory, verify=True) if episode.lane == lane]
+
+
+@custom
+def test_when_a_vector_environment_resets_is_seen_or_assumed_with_a_warning(tmp_path):
+    envs = TraceRecordingVectorWrapper(Custom(), tmp_path / "seen")
+    envs.reset()
+    for _ in range(12):
+        envs.step(np.zeros(2, int))
+    envs.close()
+    assert lengths(tmp_path / "seen", 0) == [3, 3, 3, 3, 0]
+    envs = TraceRecordingVectorWrapper(Custom(resets="next step"), tmp_path / "assumed")
+    envs.reset()
+    with pytest.warns(UserWarning, match="taken to do so with the next step.*autoreset_mode"):
+        for _ in range(12):
+            envs.step(np.zeros(2, int))
+    envs.close()
+    assert lengths(tmp_path / "assumed", 0) == [3, 3, 3, 0]
+
+
+@custom
+def test_a_wrong_assumption_of_when_it_resets_is_said(tmp_path):
+    inner = Custom(gives=False)
+    envs = TraceRecordingVectorWrapper(inner, tmp_path)
+    envs.reset()
+    with pytest.warns(UserWarning, match="next step"):
+        for _ in range(3):
+            envs.step(np.zeros(2, int))
+    inner.infos = lambda: {"final_obs": np.array([[3.0], [103.0]], "float32"), "_final_obs": np.ones(2, bool)}
+    with pytest.warns(UserWarning, match="the episodes before, taken otherwise, are wrong"):
+        for _ in range(4):
+            envs.step(np.zeros(2, int))
+    envs.close()
+
+
+@custom
+def test_a_subclass_of_tuple_is_a_tuple(tmp_path):
+    from gymnasium import spaces
+
+    class Pair(spaces.Tuple):
+        pass
+
+    box = spaces.Box(-1e9, 1e9, (1,), np.float32)
+    metadata = {"autoreset_mode": "NextStep"}
+    envs = Custom(resets="next step", space=Pair((box, box)), metadata=metadata)
+    envs = TraceRecordingVectorWrapper(envs, tmp_path)
+    envs.reset()
+    envs.step(np.zeros(2, int))
+    envs.close()
+    for lane, episode in enumerate(TraceRecordingReader(tmp_path)):
+        first, second = episode.observations.columns
+        assert first.tolist() == [[100 * lane], [100 * lane + 1]]
+        assert second.tolist() == [[100 * lane + 0.5], [100 * lane + 1.5]]
+
+
+@custom
+def test_odd_infos_cost_no_step(tmp_path):
+    for infos in (False, True):
+        envs = Custom(resets="next step", metadata={"autoreset_mode": "NextStep"})
+        envs.infos = lambda: {"ragged": [[1, 2], [3]], "text": "abc", "number": 5, "pair": (1, 2)}
+        envs = TraceRecordingVectorWrapper(envs, tmp_path / str(infos), infos=infos)
+        envs.reset()
+        envs.step(np.zeros(2, int))
+        envs.close()
+        assert lengths(tmp_path / str(infos), 1) == [1]
+    (_, episode) = TraceRecordingReader(tmp_path / "True")
+    assert episode.infos[1] == {"ragged": [3], "text": "abc", "number": 5, "pair": 2}
+
+
+@custom
+def test_a_lane_whose_values_cannot_be_stored_does_not_keep_the_others_from_being_written(tmp_path):
+    envs = Custom(resets="next step", metadata={"autoreset_mode": "NextStep"})
+    step = envs.step
+    envs.step = lambda actions: (np.array([step(actions)[0][0], object()], object), *step(actions)[1:])
+    envs = TraceRecordingVectorWrapper(envs, tmp_path, flush_interval=0, durability="none")
+    envs.reset()
+    for _ in range(6):
+        with pytest.raises(TraceError, match="cannot store"):
+            envs.step(np.zeros(2, int))
+    assert sum(lengths(tmp_path, 0)) > 2
+    envs.close()
+
+
+@custom
+def test_a_closed_recorder_steps_no_vector_environment_even_where_all_are_to_be_reset(tmp_path):
+    envs = Custom(1, resets="next step", metadata={"autoreset_mode": "NextStep"})
+    recorder = TraceRecordingVectorWrapper(envs, tmp_path)
+    recorder.reset()
+    for _ in range(3):
+        recorder.step(np.zeros(1, int))
+    recorder.recording.close()
+    with pytest.raises(ClosedError):
+        recorder.step(np.zeros(1, int))
+    assert envs.at.tolist() == [3]
+
+
+@custom
+def test_lanes_are_not_for_callers_of_the_wrapper(tmp_path):
+    with pytest.raises(TraceError, match="lanes: not for a wrapper"):
+        TraceRecordingVectorWrapper(Custom(), tmp_path, lanes=1)
+    with pytest.raises(TraceError, match=r"no vector environment.*'w'"):
+        TraceRecordingVectorWrapper("w", Custom())
+
+
+@pytest.mark.skipif(GYMNASIUM is None or not (0, 26) <= GYMNASIUM < (1, 0), reason="needs gymnasium before 1.0")
+def test_a_vector_environment_in_a_wrapper_for_single_ones_is_refused_by_both_recorders(tmp_path):
+    import gymnasium
+
+    from gym_recording import TraceRecordingWrapper
+
+    envs = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2)
+    envs = gymnasium.wrappers.RecordEpisodeStatistics(envs)
+    for wrapper in (TraceRecordingWrapper, TraceRecordingVectorWrapper):
+        with pytest.raises(TraceError, match="directly around"):
+            wrapper(envs, tmp_path)

@@ -54,15 +54,15 @@ class Adopted:
             return _new(cls)
         library = next(filter(None, map(cls._library_of, (*args, *kwargs.values()))), None)
         if library is None and Adopted in cls.__bases__:
-            raise cls._no_environment(args or None)
+            raise cls._no_environment(args[0] if args else None)
         return object.__new__(cls) if library is None else _new(_class_for(cls, library))
 
     def _adopt(self, env: Any) -> None:
         """Makes `self`, of a subclass that makes its environment itself, a wrapper of the library of `env`."""
+        library = self._library_of(env)
+        if library is None:  # also if it is another argument
+            raise self._no_environment(env)
         if not hasattr(self, "_library"):
-            library = self._library_of(env)
-            if library is None:
-                raise self._no_environment(env)
             self.__class__ = _class_for(type(self), library)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -18,6 +18,7 @@ from ..errors import TraceError
 from ..spaces import LIBRARIES
 
 _VECTOR_CLASSES = ("VectorEnv", "VecEnv")
+TRUNCATED = "TimeLimit.truncated"  # in the info of the old interface: a time limit is why it is done
 
 
 class Era(NamedTuple):
@@ -48,9 +49,9 @@ def library_of(value: Any) -> ModuleType | None:
         TraceError: it is a vector environment.
     """
     names = [(cls.__module__.partition(".")[0], cls.__name__) for cls in type(value).__mro__]
-    if any(name in _VECTOR_CLASSES for _, name in names):
+    if holds_vector(value):
         raise TraceError(
-            "a vector environment is recorded with TraceRecordingVectorWrapper",
+            "a vector environment is recorded with TraceRecordingVectorWrapper, directly around it",
             expected="a single environment",
             found=str(type(value)),
         )
@@ -60,28 +61,62 @@ def library_of(value: Any) -> ModuleType | None:
     return None
 
 
+def holds_vector(value: Any) -> bool:
+    """Whether it is a vector environment, or one in wrappers for single ones, as before gymnasium 1.0."""
+    return any(cls.__name__ in _VECTOR_CLASSES for layer in layers(value) for cls in type(layer).__mro__)
+
+
+def refuse_lanes(arguments: Mapping[str, Any]) -> None:
+    """A wrapper counts its lanes itself.
+
+    Raises:
+        TraceError: they are given.
+    """
+    if "lanes" in arguments:
+        raise TraceError("not for a wrapper, which counts its environments itself", field="lanes")
+
+
+def is_tuple(space: Any) -> bool:
+    """Whether a space is a Tuple, or of a subclass."""
+    return any(cls.__name__ == "Tuple" for cls in type(space).__mro__)
+
+
 def library_version(library: ModuleType) -> str:
     """Name and version, `gym 0.26.2`."""
     version = getattr(library, "__version__", None) or getattr(getattr(library, "version", None), "VERSION", "?")
     return f"{library.__name__} {version}"
 
 
-def era_of(library: ModuleType) -> Era:
-    """What holds for the version of a library that is there."""
-    return _era(library_version(library))
+def version_of(library: ModuleType) -> tuple[int, ...]:
+    """The numbers of its version; of 1.0.0rc1 (1, 0, 0, 1)."""
+    return _numbers(library_version(library).partition(" ")[2])
 
 
 @lru_cache(maxsize=None)
-def _era(name_and_version: str) -> Era:
-    name, _, text = name_and_version.partition(" ")
-    version = tuple(map(int, re.findall(r"\d+", text)))
-    return next((era for era in _ERAS[name] if version >= era.since), _ERAS[name][-1])
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)))
+
+
+def era_of(library: ModuleType) -> Era:
+    """What holds for the version of a library that is there."""
+    version, eras = version_of(library), _ERAS[library.__name__]
+    return next((era for era in eras if version >= era.since), eras[-1])
 
 
 def reset_gives_info(library: ModuleType, arguments: Mapping[str, Any]) -> bool:
     """Whether `reset` of this library returns (observation, info) when it is called with these arguments."""
     always = era_of(library).reset_info
     return bool(arguments.get("return_info")) if always is None else always
+
+
+def reset_arguments(env: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What `reset` was given, by name."""
+    if not args:
+        return kwargs
+    try:
+        return inspect.signature(env.reset).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):  # it has no signature, or takes them otherwise
+        return kwargs
 
 
 def make_arguments(library: ModuleType) -> dict[str, Any]:
@@ -124,7 +159,7 @@ def split_reset(result: Any, gives_info: bool, space: Any) -> tuple[Any, Any]:
     is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)
     if not (gives_info and is_pair):
         return result, None
-    if type(space).__name__ == "Tuple" and space.contains(result) and not space.contains(result[0]):
+    if is_tuple(space) and space.contains(result) and not space.contains(result[0]):
         return result, None
     return result[0], result[1]
 
@@ -146,8 +181,8 @@ def _split_done(env: Any, observation: Any, reward: Any, done: Any, info: Any) -
     """`done` is an end or a time limit: the info says which, or else the limits do; None is what nobody knows."""
     if not done:
         return observation, reward, False, False, info
-    if isinstance(info, Mapping) and "TimeLimit.truncated" in info:
-        limited = bool(info["TimeLimit.truncated"])
+    if isinstance(info, Mapping) and TRUNCATED in info:
+        limited = bool(info[TRUNCATED])
         return observation, reward, not limited, limited, info
     limits = filter(_is_silent_limit, layers(env))
     terminated, truncated = min(map(_flags_of, limits), key=_LIMITS.index, default=_ENDED)

@@ -20,6 +20,8 @@ from .api import (
     era_of,
     library_of,
     library_version,
+    refuse_lanes,
+    reset_arguments,
     reset_gives_info,
     resets_itself,
     split_reset,
@@ -58,6 +60,7 @@ class TraceRecordingWrapper(Adopted):
 
     def __init__(self, env: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
         self._adopt(env)
+        refuse_lanes(kwargs)
         saver = _argument_saver(self._library)
         if saver is not None:
             saver.__init__(self, directory=directory if directory is None else os.fspath(directory), **kwargs)
@@ -110,10 +113,11 @@ class TraceRecordingWrapper(Adopted):
         except OSError as error:  # nothing is kept from being reset, or recorded, because writing fails
             failed = error
         result = self.env.reset(*args, **kwargs)
+        given = reset_arguments(self.env, args, kwargs)
         space = getattr(self.env, "observation_space", None)
-        observation, info = split_reset(result, reset_gives_info(self._library, kwargs), space)
-        seed, self._next_seed = kwargs.get("seed", self._next_seed), None
-        recording.add_reset(observation, seed=seed, options=kwargs.get("options"), info=info)
+        observation, info = split_reset(result, reset_gives_info(self._library, given), space)
+        seed, self._next_seed = given.get("seed", self._next_seed), None
+        recording.add_reset(observation, seed=seed, options=given.get("options"), info=info)
         if failed is not None:
             raise failed
         return result

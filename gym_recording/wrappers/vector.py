@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 import types
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -20,28 +19,27 @@ from ..environment import describe
 from ..errors import TraceError
 from ..recording import TraceRecording
 from .adopted import Adopted
-from .api import library_version, reset_gives_info
+from .api import TRUNCATED, holds_vector, library_version, refuse_lanes, reset_gives_info
 from .autoreset import (
     DISABLED,
     FINAL_INFO,
     FINAL_KEYS,
-    FINAL_OBSERVATIONS,
     NEXT_STEP,
     SAME_STEP,
-    TRUNCATED,
+    STATISTICS,
     UNSAID,
     WRAPPERS,
-    LaneInfos,
     base_of,
+    conclude,
     facts_of,
     final_observation,
-    flags_of,
     one_of,
     package_of,
-    rows_of,
     seeds_of,
     vector_library_of,
+    warn_of_last_steps,
 )
+from .lanes import LaneInfos, flags_of, rows_of
 
 __all__ = ["TraceRecordingVectorWrapper"]
 
@@ -72,6 +70,7 @@ class TraceRecordingVectorWrapper(Adopted):
 
     def __init__(self, envs: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
         self._adopt(envs)
+        refuse_lanes(kwargs)
         super().__init__(envs)  # type: ignore[call-arg]  # the library's wrapper comes next
         library = package_of(self._library)
         self._inner = envs
@@ -136,6 +135,8 @@ class TraceRecordingVectorWrapper(Adopted):
         self._recover()
         recording = self.recording
         lanes = recording.lanes
+        if recording.closed:
+            recording.lane.recover()  # which raises
         space = self._space("action_space") if self._facts.by_column else None
         rows = rows_of(actions, space, self._count, "actions")
         begun = 0
@@ -176,9 +177,9 @@ class TraceRecordingVectorWrapper(Adopted):
         terminated = flags_of(flags[0], count)
         truncated = flags_of(flags[1], count) if len(flags) == 2 else [False] * count
         ended = [bool(one or other) for one, other in zip(terminated, truncated)]
-        if self._autoreset == UNSAID and any(ended):
-            info = LaneInfos(infos, count)[ended.index(True)]
-            self._autoreset = SAME_STEP if final_observation(info) is not None else NEXT_STEP
+        if self._facts.autoreset == UNSAID and self._autoreset != SAME_STEP and any(ended):
+            each = LaneInfos(infos, count)
+            self._autoreset = conclude(self._autoreset, [each[number] for number in range(count) if ended[number]])
         return terminated, truncated, ended
 
     def _finish(self) -> Any:
@@ -193,10 +194,10 @@ class TraceRecordingVectorWrapper(Adopted):
             self._result = None
             expected = f"4 or 5 values for {count} lanes"
             raise TraceError("not what it returns", field="step", expected=expected, found=repr(result)[:80]) from error
-        each, due = LaneInfos(infos, count), self._due
+        due, keeps_infos = self._due, recording.lane.infos is not None
+        each: Any = LaneInfos(infos, count) if keeps_infos or any(ended) else None
         rows = rows_of(observations, self._space("observation_space"), count, "observations")
         gains = rows_of(rewards, None, count, "rewards")
-        keeps_infos = recording.lane.infos is not None
         large, failed = [], None
         for number, lane in enumerate(recording.lanes):
             info: Any = each[number] if keeps_infos or ended[number] else None
@@ -215,10 +216,10 @@ class TraceRecordingVectorWrapper(Adopted):
             if lane.steps >= lane.watch:
                 large.append(lane)
         self._close_step(ended)
-        if failed is not None:
-            raise failed
         if large or any(ended) or time.monotonic() >= recording.deadline:
             recording.flush_if_due(*large)
+        if failed is not None:
+            raise failed
         return result
 
     def _own(self, info: Any) -> Any:
@@ -233,12 +234,15 @@ class TraceRecordingVectorWrapper(Adopted):
         lane, info, failed = recording.lanes[number], self._own(info), None
         if self._autoreset == SAME_STEP:
             own = {key: value for key, value in info.items() if key not in FINAL_KEYS}
+            final = info.get(FINAL_INFO, own)
+            if final is not own and STATISTICS in own:
+                final = {STATISTICS: own.pop(STATISTICS), **final}
             last = final_observation(info)
             try:
                 if last is None:
-                    self._warn()  # and what was begun is cut back
+                    self._warned = self._warned or warn_of_last_steps()  # and what was begun is cut back
                 else:
-                    lane.finish(last, *step[1:], info.get(FINAL_INFO, own))
+                    lane.finish(last, *step[1:], final)
             except TraceError as error:  # the episode is over all the same
                 failed = error
             recording.begin(lane, step[0], info=own if FINAL_INFO in info else self._reset_infos()[number])
@@ -251,15 +255,6 @@ class TraceRecordingVectorWrapper(Adopted):
                 recording.end(lane)
         if failed is not None:
             raise failed
-
-    def _warn(self) -> None:
-        if not self._warned:
-            self._warned = True
-            warnings.warn(
-                "the last steps of episodes are not recorded, because the vector environment does not give the last "
-                f"observation: let each sub-environment put it into its info, as {FINAL_OBSERVATIONS[-1]!r}",
-                stacklevel=5,
-            )
 
     # ---- a reset
 
@@ -300,9 +295,9 @@ class TraceRecordingVectorWrapper(Adopted):
                     recording.begin(lane, rows[number], plan.seeds[number], plan.options[number], each[number])
                 except TraceError as error:
                     failed = failed or error
+        recording.flush_if_due()
         if failed is not None:
             raise failed
-        recording.flush_if_due()
         return result
 
     def _reset_infos(self) -> Any:
@@ -322,11 +317,10 @@ class TraceRecordingVectorWrapper(Adopted):
 
     @staticmethod
     def _no_environment(found: Any) -> TraceError:
-        return TraceError(
-            "no vector environment to wrap; for a single one there is TraceRecordingWrapper",
-            expected="a VectorEnv of gymnasium or gym, or a VecEnv of stable_baselines3",
-            found=repr(found)[:80],
-        )
+        problem = "no vector environment to wrap; for a single one there is TraceRecordingWrapper"
+        problem = "not directly around the vector environment, as it must be" if holds_vector(found) else problem
+        expected = "a VectorEnv of gymnasium or gym, or a VecEnv of stable_baselines3"
+        return TraceError(problem, expected=expected, found=repr(found)[:80])
 
     @staticmethod
     def _bases_of(library: types.ModuleType) -> tuple[type, ...]:
