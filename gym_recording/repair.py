@@ -155,12 +155,14 @@ def repair_recording(directory: str, force: bool = False) -> Repaired:
                 if owner.has_lock() or not all(trace.closed or trace.repaired for trace in traces):
                     found.alive.append(f"the writer {token} may be alive")
                 continue
-            failures = len(found.failed)
+            failures, losses = len(found.failed), len(found.lost)
             for trace in traces:
                 try:
                     _Repair(directory, trace, reader, owner.owner, found).run()
                 except (OSError, ValueError) as error:  # one trace does not keep others from being repaired
                     found.failed.append(f"{trace.name}: {error}")
+            if owner.has_lock() and len(found.lost) == losses:  # left by a recorder that wrote nothing, or nothing more
+                found.lost.append(f"the writer {token} died; what it had not written yet, if anything, is lost")
             if len(found.failed) == failures:  # else the next repair must find that it is dead
                 _clean(directory, owner, found)
     return found

@@ -250,10 +250,13 @@ def test_batches_that_no_manifest_lists_are_listed(tmp_path, run_repair, count):
     assert check_recording(tmp_path) == []
 
 
-def test_a_writer_that_died_before_its_first_file_leaves_nothing_and_nothing_is_lost(tmp_path, run_repair):
+def test_what_a_writer_that_died_before_its_first_file_had_recorded_is_lost(tmp_path, run_repair):
     crash("recording = TraceRecording(directory)", tmp_path)
     (left,) = os.listdir(tmp_path)
-    assert run_repair(tmp_path, code=0) == nothing(done=[f"{left}: removed"])
+    lines = run_repair(tmp_path, code=3)
+    assert lines["done"] == [f"{left}: removed"]
+    assert "if anything" in lines["lost"][0]
+    assert run_repair(tmp_path, code=0) == nothing()
     assert os.listdir(tmp_path) == []
 
 
@@ -414,7 +417,8 @@ def test_a_name_that_cannot_be_removed_does_not_keep_the_rest_from_being_repaire
     assert any("cannot be removed" in line for line in lines["failed"])
     assert episodes(recording) == [(0, 2, "reset"), (1, 3, "reset"), (2, 6, "crash")]
     (recording / f"{trace}.ep000000099.bin").rmdir()
-    assert run_repair(recording, code=0)["failed"] == []
+    assert run_repair(recording, code=3)["failed"] == []
+    assert run_repair(recording, code=0) == nothing()
     assert check_recording(recording) == []
 
 
