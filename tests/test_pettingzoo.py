@@ -632,6 +632,26 @@ def test_a_turn_that_cannot_be_looked_at_is_made_and_not_recorded(tmp_path):
     assert row_lists(tmp_path) == {"a": [([0, 60], [4], [0])], "b": [([11, 31, 51, 61], [1, 3, 5], [])]}
 
 
+def test_an_interrupt_while_the_recorder_looks_is_no_transition(tmp_path):
+    class Slow(Turns):
+        def last(self, observe=True):
+            error, self.interrupt = getattr(self, "interrupt", None), None
+            if error is not None:
+                raise error
+            return super().last(observe)
+
+    env = TraceRecordingAECWrapper(Slow(), tmp_path)
+    env.reset()
+    play_turns(env, range(2))
+    for look in (lambda: env.observe("a"), lambda: env.step(9)):
+        env.env.interrupt = KeyboardInterrupt()
+        with pytest.raises(KeyboardInterrupt):
+            look()
+    play_turns(env, range(2, 4))
+    env.close()
+    assert row_lists(tmp_path) == {"a": [([0, 20, 40], [0, 2], [])], "b": [([11, 31, 41], [1, 3], [])]}
+
+
 def test_a_recorder_that_cannot_be_made_keeps_no_agent_from_playing(tmp_path):
     for new, first, actions in ((Turns, 3, [0, 1]), (Herd, {"a": 3, "b": 3, "c": 3}, [{"a": 4, "b": 4, "c": 4}])):
         directory = tmp_path / new.__name__
@@ -722,6 +742,29 @@ def test_a_copy_records_for_itself(tmp_path, wrapper, new):
     seeds = [[e.seed for e in episodes_of(tmp_path, t)] for t in TraceRecordingReader(tmp_path).traces]
     assert sorted(map(str, seeds)) == sorted(map(str, [[1]] * 3 + [[2]] * 3))
     assert pickle.loads(pickle.dumps(wrapper)) is wrapper
+
+
+@pytest.mark.parametrize(("wrapper", "new"), BOTH)
+def test_a_copy_in_mid_episode_has_no_first_observation(tmp_path, wrapper, new):
+    env = wrapper(new({"a": (0, 9), "b": (0, 9)}), tmp_path)
+    env.reset(seed=1)
+    actions = [{"a": 0, "b": 1}, {"a": 2, "b": 3}, {"a": 4, "b": 4}] if new is Herd else range(6)
+    for action in actions[: len(actions) // 3]:
+        env.step(action)
+    other = copy.deepcopy(env)
+    env.close()
+    for action in actions[len(actions) // 3 :]:
+        other.step(action)
+    other.close()
+    traces = [(trace, list(episodes_of(tmp_path, trace))) for trace in TraceRecordingReader(tmp_path).traces]
+    found = [(t.metadata["agent"], e.headless, rows(e.actions)) for t, episodes in traces for e in episodes]
+    last = {"a": 4, "b": 4 if new is Herd else 5}
+    assert sorted(found) == [
+        ("a", False, [0]),
+        ("a", True, [2, last["a"]]),
+        ("b", False, [1]),
+        ("b", True, [3, last["b"]]),
+    ]
 
 
 @pytest.mark.parametrize("wrapper", [TraceRecordingParallelWrapper, TraceRecordingAECWrapper])

@@ -104,6 +104,7 @@ class Agents:
         Raises:
             TraceError: the action cannot be stored.
         """
+        self.begun.add(agent)
         try:
             recording = self._recording(agent)
         except OSError as error:

@@ -203,17 +203,17 @@ class TraceRecordingAECWrapper(_Wrapper):
         agents = self._recorders
         if self._is_seen or agents.closed or agent is None:
             return
-        self._is_seen, self._is_dead = True, None
         try:
             observation, reward, terminated, truncated, info = look()
             is_dead = bool(terminated or truncated)
         except Exception as error:  # an environment may raise whatever it likes
             agents.abandon(agent)
+            self._is_seen, self._is_dead = True, None
             agents.failed = agents.failed or TraceError(
                 f"the turn of {agent!r} is not recorded: `last` fails: {error!r}"
             )
             return
-        self._is_dead = is_dead
+        self._is_seen, self._is_dead = True, is_dead
 
         def record(agent: Any) -> None:
             if agent in agents.acting:
