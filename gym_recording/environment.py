@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, Callable, Iterator
 
@@ -22,7 +23,7 @@ _OURS = __name__.partition(".")[0]
 _OF_MAKE = {"TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "StepAPICompatibility", "EnvCompatibility"}
 _MAX_ID = 200  # characters; the libraries match ids by a regular expression
 _WRITING = {"RecordVideo"}  # wrappers that write to a path: a file must not say where
-_ENTRY_POINT = re.compile(r"gymnasium\.wrappers\.[a-z_.]{1,80}:([A-Za-z0-9]{1,80})", re.ASCII)
+_ENTRY_POINT = re.compile(r"(gymnasium\.wrappers\.[a-z_.]{1,80}):([A-Za-z0-9]{1,80})", re.ASCII)
 
 
 def describe(env: Any) -> dict[str, Any]:
@@ -230,11 +231,15 @@ def _make(env: dict[str, Any], library: ModuleType, kwargs: dict[str, Any]) -> A
     arguments = {key: value for key, value in recorded.items() if key not in usual or usual[key] != value}
     if limit is not None and limit != registered.max_episode_steps:
         arguments["max_episode_steps"] = limit
+    made = None
     try:
         made = library.make(name, **{**arguments, **kwargs})
         for cls, given in wrappers:
             made = cls(made, **given)
     except Exception as error:  # whatever constructors raise
+        if made is not None:
+            with suppress(Exception):
+                made.close()
         raise TraceError(
             f"{library.__name__} cannot make {name[:80]} of it: {str(error)[:300]}", field="env"
         ) from error
@@ -256,8 +261,9 @@ def _checked_wrappers(wrappers: Any, library: ModuleType) -> Iterator[tuple[Any,
             raise TraceError("malformed", field=field, expected="an entry_point", found=repr(wrapper)[:80])
         entry_point, given = wrapper["entry_point"], wrapper.get("kwargs")
         match = _ENTRY_POINT.fullmatch(entry_point)
-        cls = getattr(library.wrappers, match[1], None) if match and library.__name__ == "gymnasium" else None
+        cls = getattr(library.wrappers, match[2], None) if match and library.__name__ == "gymnasium" else None
         usable = isinstance(cls, type) and issubclass(cls, library.Wrapper) and cls.__name__ not in _WRITING
+        usable = usable and match is not None and cls.__module__ == match[1]  # another module has another of that name
         if not usable or not isinstance(given, dict):
             raise TraceError(
                 "this wrapper is not made anew; make the environment by `env.id`, and wrap it yourself",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections import OrderedDict
+from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Callable
@@ -20,8 +21,10 @@ from .errors import MissingPackageError, TraceError
 from .spaces import DTYPES, LIBRARIES
 from .values import MAX_DEPTH
 
-MAX_COST = 2**25  # numbers in all bounds of a space; the two of a Box for frames of 1920 x 1080 x 3 have 12 million
-_SPACE_COST = 10_000  # numbers that any space counts for: making the object and copying it takes 0.1 ms
+MAX_COST = 2**26  # bytes of all bounds of a space; those of a Box for float32 frames of 1920 x 1080 x 3 are 62 million
+_SPACE_COST = 20_000  # bytes that any space counts for: making the object and copying it takes 0.1 ms
+_CHARACTER_COST = 200  # bytes of a character of a charset: a text, and its places in a set and a dict
+_MAX_FIELD = 200  # characters of a path: it is made for each space, and keys may be as long as the file
 _TEXTS = ("inf", "-inf", "nan")  # numbers that strict JSON lacks
 
 
@@ -61,7 +64,7 @@ def read_space(value: Any, field: str, file: str) -> Any:
 
 
 def _malformed(field: str, expected: str, found: Any) -> TraceError:
-    return TraceError("malformed", field=field[:200], expected=expected, found=repr(found)[:80])
+    return TraceError("malformed", field=field[:_MAX_FIELD], expected=expected, found=repr(found)[:80])
 
 
 class _Builder:
@@ -76,18 +79,21 @@ class _Builder:
     def charge(self, cost: int, field: str) -> None:
         self.left -= cost
         if self.left < 0:
-            raise TraceError("larger than a space may be", field=field[:200], expected=f"at most {MAX_COST} numbers")
+            raise TraceError(
+                "larger than a space may be", field=field[:_MAX_FIELD], expected=f"at most {MAX_COST} bytes"
+            )
 
     def space(self, value: Any, field: str) -> Any:
+        field = field[:_MAX_FIELD]
         if value is None:
-            raise TraceError("this space is unknown: its writer could not write it", field=field[:200])
+            raise TraceError("this space is unknown: its writer could not write it", field=field[:_MAX_FIELD])
         if not isinstance(value, dict):
             raise _malformed(field, "an object", value)
         kind = value.get("type")
         if not isinstance(kind, str) or kind not in _READERS:
             raise _malformed(f"{field}.type", f"one of {', '.join(_READERS)}", kind)
         if self.depth >= MAX_DEPTH:
-            raise TraceError("nested too deeply", field=field[:200], expected=f"at most {MAX_DEPTH} levels")
+            raise TraceError("nested too deeply", field=field[:_MAX_FIELD], expected=f"at most {MAX_DEPTH} levels")
         self.charge(_SPACE_COST, field)
         self.depth += 1
         space = _READERS[kind](self, value, field)
@@ -108,7 +114,9 @@ class _Builder:
         try:
             space = cls(**{name: argument for name, argument in arguments.items() if name in known})
         except Exception as error:  # libraries refuse by asserting, and by whatever NumPy raises
-            raise TraceError(f"{self.name} makes no {kind} of it: {str(error)[:300]}", field=field[:200]) from error
+            raise TraceError(
+                f"{self.name} makes no {kind} of it: {str(error)[:300]}", field=field[:_MAX_FIELD]
+            ) from error
         if not hasattr(space, "dtype") and "low" in arguments:
             del arguments["dtype"]  # gym before 0.10: that of the bounds
         for name in ("dtype", "low", "high", "n", "nvec", "start", "stack"):
@@ -117,7 +125,7 @@ class _Builder:
         return space
 
     def lacks(self, field: str, what: str) -> TraceError:
-        return TraceError(f"the installed {self.name} has no {what}", field=field[:200])
+        return TraceError(f"the installed {self.name} has no {what}", field=field[:_MAX_FIELD])
 
     # ---- checked parts
 
@@ -149,17 +157,20 @@ class _Builder:
             level = [number for item in level for number in item]
         return np.array([_number(number, dtype, field) for number in level], dtype).reshape(shape)
 
-    def lengths(self, value: Any, field: str) -> tuple[int, ...]:
+    def lengths(self, value: Any, each: int, field: str) -> tuple[int, ...]:
+        """A shape whose elements take `each` bytes."""
         if not isinstance(value, list) or len(value) > MAX_DEPTH:
             raise _malformed(field, f"a list of at most {MAX_DEPTH} lengths", value)
         shape = tuple(self.integer(length, f"{field}[{i}]") for i, length in enumerate(value))
-        self.charge(2 * math.prod(length or 1 for length in shape), field)  # the zeros must not hide the others
+        self.charge(each * math.prod(length or 1 for length in shape), field)  # the zeros must not hide the others
         return shape
 
     # ---- one for each type
 
     def box(self, value: dict[str, Any], field: str) -> Any:
-        shape, dtype = self.lengths(value.get("shape"), f"{field}.shape"), self.dtype(value, field)
+        dtype = self.dtype(value, field)
+        each = 2 * (dtype.itemsize + 1)  # two bounds, and whether they are some
+        shape = self.lengths(value.get("shape"), each, f"{field}.shape")
         bounds = {side: self.array(value.get(side), shape, dtype, f"{field}.{side}") for side in ("low", "high")}
         space = self.make(field, "Box", **bounds, dtype=dtype)
         for side in ("bounded_below", "bounded_above"):
@@ -183,7 +194,7 @@ class _Builder:
             inner = inner[0] if inner else None
         if not shape:
             raise _malformed(f"{field}.nvec", "a list", nvec)
-        self.lengths(shape, f"{field}.nvec")
+        self.lengths(shape, 2 * dtype.itemsize, f"{field}.nvec")
         counts = self.array(nvec, tuple(shape), dtype, f"{field}.nvec")
         start = self.array(value.get("start", 0), tuple(shape), dtype, f"{field}.start")
         return self.make(field, "MultiDiscrete", nvec=counts, start=start, dtype=dtype)
@@ -191,7 +202,7 @@ class _Builder:
     def multi_binary(self, value: dict[str, Any], field: str) -> Any:
         n = value.get("n")
         if isinstance(n, list):
-            self.lengths(n, f"{field}.n")
+            self.lengths(n, 1, f"{field}.n")
         else:
             self.charge(self.integer(n, f"{field}.n"), f"{field}.n")
         return self.make(field, "MultiBinary", n=n)
@@ -200,7 +211,7 @@ class _Builder:
         charset = value.get("charset")
         if not isinstance(charset, str):
             raise _malformed(f"{field}.charset", "a text", charset)
-        self.charge(100 * len(charset), field)
+        self.charge(_CHARACTER_COST * len(charset), field)
         lengths = {name: self.integer(value.get(name), f"{field}.{name}") for name in ("min_length", "max_length")}
         return self.make(field, "Text", **lengths, charset=charset)
 
@@ -209,7 +220,9 @@ class _Builder:
         if not isinstance(spaces, dict):
             raise _malformed(f"{field}.spaces", "an object", spaces)
         # Ordered: a plain dict would be sorted.
-        built = OrderedDict((key, self.space(item, f"{field}.spaces.{key}")) for key, item in spaces.items())
+        built = OrderedDict(
+            (key, self.space(item, f"{field}.spaces.{key[:_MAX_FIELD]}")) for key, item in spaces.items()
+        )
         return self.make(field, "Dict", spaces=built)
 
     def several(self, value: dict[str, Any], field: str) -> Any:
@@ -252,18 +265,29 @@ _READERS: dict[str, Callable[[_Builder, dict[str, Any], str], Any]] = {
 }
 
 
+@lru_cache(maxsize=None)
+def _limits(dtype: Any) -> tuple[Any, Any]:
+    """The least and the largest finite number of a dtype, as Python numbers. Kept: NumPy takes 1 us to say it."""
+    info: Any = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    convert = float if dtype.kind == "f" else int
+    return convert(info.min), convert(info.max)
+
+
 def _number(value: Any, dtype: Any, field: str) -> Any:
     """A number of JSON that is one of the dtype, as a Python number."""
-    if dtype.kind == "f" and type(value) in (int, float, str):
-        if type(value) is str:
+    kind, given = dtype.kind, type(value)
+    if kind == "f" and given in (int, float, str):
+        if given is str:
             if value in _TEXTS:
                 return float(value)
-        elif abs(value) <= float(np.finfo(dtype).max):
+        elif abs(value) <= _limits(dtype)[1]:
             return float(value)
-    elif dtype.kind == "b" and (type(value) is bool or (type(value) is int and value in (0, 1))):
+    elif kind == "b" and (given is bool or (given is int and value in (0, 1))):
         return bool(value)
-    elif dtype.kind in "iu" and type(value) is int and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-        return value
+    elif kind in "iu" and given is int:
+        least, largest = _limits(dtype)
+        if least <= value <= largest:
+            return value
     raise _malformed(field, f"a number of dtype {dtype}", value)
 
 

@@ -99,6 +99,17 @@ def content(episode):
             "r121",
             [([0, 1], [1], [1.0], "reset"), ([2, 3], [1], [3.0], "close")],
         ),
+        # against the rules: after LAST it goes on without a FIRST, which is an episode without a first observation
+        (
+            [first(0), dm_env.termination(1.0, 1), mid(2.0, 2), mid(3.0, 3), first(4)],
+            "r1201",
+            [([0, 1], [1], [1.0], "terminated"), ([2, 3], [2, 0], [2.0, 3.0], "reset"), ([4], [], [], "close")],
+        ),
+        (
+            [first(0), dm_env.termination(1.0, 1), dm_env.truncation(2.0, 2), first(3)],
+            "r12r",
+            [([0, 1], [1], [1.0], "terminated"), ([2], [2], [2.0], "truncated"), ([3], [], [], "close")],
+        ),
         # recording begins in mid-episode
         ([mid(1.0, 1), mid(2.0, 2)], "12", [([1, 2], [1, 2], [1.0, 2.0], "close")]),
     ],
@@ -196,6 +207,24 @@ def test_what_cannot_be_stored_is_an_error_that_says_where(tmp_path):
     assert same(content(episodes[0]), ([0, 2, 3], [2, 3], [2.0, 3.0], "terminated"))
     assert episodes[0].gaps == (0,)
     assert len(episodes) == 2
+
+
+def test_an_action_after_last_is_refused_only_if_it_is_a_step(tmp_path):
+    env = TraceRecordingDmEnvWrapper(Scripted(first(0), dm_env.termination(1.0, 1), mid(2.0, 2), mid(3.0, 3)), tmp_path)
+    env.reset()
+    env.step(1)
+    with pytest.raises(TraceError, match="actions: cannot store"):
+        env.step(object())
+    env.step(2)
+    env.close()
+    episodes = list(TraceRecordingReader(tmp_path))
+    assert [content(episode)[1] for episode in episodes] == [[1], [2]]
+    assert [episode.headless for episode in episodes] == [False, True]
+
+
+def test_lanes_are_refused(tmp_path):
+    with pytest.raises(TraceError, match=r"lanes: one environment has one lane; leave it out \(found 2\)"):
+        TraceRecordingDmEnvWrapper(Scripted(), tmp_path, lanes=2)
 
 
 def test_a_closed_recorder_steps_nothing(tmp_path):

@@ -216,6 +216,17 @@ def test_a_wrapper_whose_arguments_json_cannot_say_is_not_left_out_in_silence(tm
         trace.make_env()
 
 
+def test_an_environment_whose_wrapper_cannot_be_made_is_closed(tmp_path, monkeypatch):
+    gymnasium = gymnasium_of_wrappers()
+    trace = recorded(gymnasium.wrappers.FlattenObservation(new(gymnasium)), tmp_path)
+    trace.env["wrappers"][0]["kwargs"] = {"unknown": 1}
+    closed = []
+    monkeypatch.setattr(class_of("gymnasium", Walk), "close", lambda env: closed.append(env))
+    with pytest.raises(TraceError, match=r"gymnasium cannot make GymRecordingWalk-v0 of it: .*unknown"):
+        trace.make_env(disable_env_checker=True)
+    assert len(closed) == 1
+
+
 def test_a_wrapper_of_somebody_else_is_not_left_out_in_silence(library, tmp_path):
     class Mine(library.Wrapper):
         pass
@@ -270,6 +281,7 @@ WRAPPER = {"entry_point": "gymnasium.wrappers.common:TimeAwareObservation", "kwa
                 {"entry_point": f"gymnasium.wrappers.{POISON}:Wrapper"},
                 {"entry_point": f"gymnasium.wrappers:../{POISON}"},
                 {"entry_point": "gymnasium.wrappers.common:deepcopy"},
+                {"entry_point": "gymnasium.wrappers.vector.nothing_here:TimeAwareObservation"},
                 {"entry_point": "gymnasium.wrappers.common:common"},
                 {"entry_point": "gymnasium.wrappers.common:__builtins__"},
                 {"entry_point": "gymnasium.wrappers.common:Wrapper.render"},

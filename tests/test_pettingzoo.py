@@ -2,7 +2,10 @@
 
 import copy
 import pickle
+import shutil
+import threading
 import warnings
+from time import monotonic
 
 import numpy as np
 import pytest
@@ -237,6 +240,67 @@ def test_an_observation_that_cannot_be_stored_is_a_gap_for_that_agent_alone(tmp_
     assert (rows(found["b"][0].actions), found["b"][0].gaps) == ([2, 4], ())
 
 
+def test_what_the_dead_would_see_is_no_episode(tmp_path):
+    class Ghosts(Herd):
+        def step(self, actions):
+            results = super().step({agent: action for agent, action in actions.items() if agent in self.agents})
+            for result, value in zip(results, ({"at": np.zeros(2, "float32")}, 0.0, True, False, {})):
+                result.update({agent: value for agent in self.lives if agent not in result})
+            return results
+
+    env = TraceRecordingParallelWrapper(Ghosts({"a": (0, 9), "b": (0, 2)}), tmp_path)
+    env.reset(seed=1)
+    for time in range(5):
+        env.step(dict.fromkeys("ab", time))  # some go on to give actions for all
+    env.close()
+    found = by_agent(tmp_path)
+    assert [(rows(e.actions), e.ended_by) for e in found["b"]] == [([0, 1], "terminated")]
+    assert [len(e) for e in found["a"]] == [5]
+
+
+def test_an_agent_that_only_observes_has_none_as_its_action_and_one_that_does_neither_has_no_step(tmp_path):
+    class Quiet(Herd):
+        def step(self, actions):
+            results = super().step(actions)
+            if self.time in (2, 3):
+                for result in results:
+                    result.pop("b")
+                self.agents = ["a", "b"]
+            return results
+
+    env = TraceRecordingParallelWrapper(Quiet({"a": (0, 9), "b": (0, 9)}), tmp_path)
+    env.reset(seed=1)
+    for time in range(5):
+        env.step({"a": time, "b": 4} if time == 0 else {"a": time})
+    env.close()
+    found = by_agent(tmp_path)
+    assert [(rows(e.actions), list(e.gaps)) for e in found["b"]] == [([4, None, None], [])]
+    assert [(rows(e.actions), list(e.gaps)) for e in found["a"]] == [([0, 1, 2, 3, 4], [])]
+
+
+def test_an_agent_that_does_nothing_costs_nothing(tmp_path):
+    class Quiet(Herd):
+        def step(self, actions):
+            results = super().step(actions)
+            for result in results if self.time > 2 else ():
+                result.pop("b")
+            self.agents = ["a", "b"]
+            return results
+
+    env = TraceRecordingParallelWrapper(Quiet({"a": (0, 9), "b": (0, 9)}), tmp_path)
+    env.reset(seed=1)
+    env.step({"a": 1, "b": 1})
+    env.step({"a": 1, "b": 1})
+    calls = []
+    lane = env.recordings["b"].lane
+    lane.begin = lane.take_back = lane.recover = lambda *_: calls.append(_)
+    for _ in range(3):
+        env.step({"a": 1})
+    assert calls == []
+    del lane.begin, lane.take_back, lane.recover
+    env.close()
+
+
 # ---- AEC
 
 
@@ -431,6 +495,208 @@ def test_a_reward_before_the_first_action_is_in_the_infos_or_said_to_be_lost(tmp
     assert by_agent(tmp_path / "with")["b"][0].infos[0]["reward"] == 7
 
 
+class Turns(pettingzoo.AECEnv):
+    """Two agents in turn. What is observed is `10 * time`, 1 more for b; or noise, if there is a seed.
+
+    `fails` is raised by the next step: before it is made, or after.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.metadata = {"name": "turns_v0"}
+        self.render_mode = None
+        self.possible_agents = ["a", "b"]
+        self.fails = None
+        self.fails_late = False
+
+    def observation_space(self, agent):
+        return spaces.Discrete(1000)
+
+    action_space = observation_space
+
+    def observe(self, agent):
+        return 10 * self.time + (agent == "b") if self.random is None else int(self.random.integers(1000))
+
+    def reset(self, seed=None, options=None):
+        self.random = None if seed is None else np.random.default_rng(seed)
+        self.agents = list(self.possible_agents)
+        self.time = 0
+        self.agent_selection = "a"
+        self.rewards = dict.fromkeys(self.agents, 0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos = {agent: {} for agent in self.agents}
+
+    def step(self, action):
+        error, self.fails = self.fails, None
+        if error is not None and not self.fails_late:
+            raise error
+        self.time += 1
+        self.agent_selection = "b" if self.agent_selection == "a" else "a"
+        if error is not None:
+            raise error
+
+
+def play_turns(env, actions, look=lambda env: env.last()):
+    """Plays; says what `look` saw."""
+    seen = []
+    for action in actions:
+        seen.append(look(env))
+        env.step(action)
+    return seen
+
+
+def row_lists(directory):
+    """By agent, of each episode: observations, actions, gaps."""
+    return {
+        agent: [(rows(e.observations), rows(e.actions), list(e.gaps)) for e in episodes]
+        for agent, episodes in by_agent(directory).items()
+    }
+
+
+@pytest.mark.parametrize("end", ["reset", "close"])
+@pytest.mark.parametrize("error", [ValueError("illegal move"), KeyboardInterrupt()])
+def test_a_step_that_failed_is_no_transition(tmp_path, error, end):
+    env = TraceRecordingAECWrapper(Turns(), tmp_path)
+    env.reset()
+    play_turns(env, range(4))
+    env.last()
+    env.env.fails = error
+    with pytest.raises(type(error)):
+        env.step(4)
+    getattr(env, end)()
+    env.close()
+    assert row_lists(tmp_path) == {"a": [([0, 20, 40], [0, 2], [])], "b": [([11, 31, 41], [1, 3], [])]}
+
+
+def test_a_step_that_failed_can_be_made_again_and_is_a_gap(tmp_path):
+    env = TraceRecordingAECWrapper(Turns(), tmp_path)
+    env.reset()
+    env.env.fails = ValueError("illegal move")
+    with pytest.raises(ValueError, match="illegal move"):
+        env.step(9)
+    play_turns(env, range(4))
+    env.close()
+    assert row_lists(tmp_path) == {"a": [([0, 20, 40], [0, 2], [0])], "b": [([11, 31, 41], [1, 3], [])]}
+
+
+def test_a_step_that_failed_when_the_turn_had_passed_keeps_nobody_from_playing(tmp_path):
+    env = TraceRecordingAECWrapper(Turns(), tmp_path)
+    env.reset()
+    env.last()
+    env.env.fails, env.env.fails_late = ValueError("late"), True
+    with pytest.raises(ValueError, match="late"):
+        env.step(9)
+    assert play_turns(env, range(4), lambda env: env.last()[0]) == [11, 20, 31, 40]
+    env.close()
+    assert row_lists(tmp_path) == {"a": [([0, 40, 50], [1, 3], [0])], "b": [([11, 31, 51], [0, 2], [])]}
+
+
+LOOKS = {
+    "last": lambda env: env.last()[0],
+    "observe": lambda env: env.observe(env.agent_selection),
+    "observe, then last": lambda env: (env.observe(env.agent_selection), env.last()[0])[0],
+    "last of a wrapper around it": lambda env: pettingzoo.utils.BaseWrapper(env).last()[0],
+    "all": lambda env: [env.observe(agent) for agent in env.agents][env.agents.index(env.agent_selection)],
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_is_recorded_is_what_the_agent_saw_first_and_the_run_is_the_same(tmp_path, look):
+    alone = Turns()
+    alone.reset(seed=3)
+    expected = play_turns(alone, range(6), LOOKS[look])
+    env = TraceRecordingAECWrapper(Turns(), tmp_path)
+    env.reset(seed=3)
+    assert play_turns(env, range(6), LOOKS[look]) == expected
+    assert env.env.random.integers(10**6) == alone.random.integers(10**6)
+    env.close()
+    found = row_lists(tmp_path)
+    assert found["a"][0][0][:3] == expected[::2]
+    assert found["b"][0][0][:3] == expected[1::2]
+
+
+def test_a_turn_that_cannot_be_looked_at_is_made_and_not_recorded(tmp_path):
+    env = TraceRecordingAECWrapper(Turns(), tmp_path)
+    env.reset()
+    play_turns(env, range(2))
+    del env.env._cumulative_rewards["a"]
+    assert env.observe("a") == 20
+    with pytest.raises(TraceError, match="the turn of 'a' is not recorded: `last` fails: KeyError"):
+        env.step(2)
+    env.step(3)
+    env.env._cumulative_rewards["a"] = 0
+    play_turns(env, range(4, 6))
+    env.close()
+    assert row_lists(tmp_path) == {"a": [([0, 60], [4], [0])], "b": [([11, 31, 51, 61], [1, 3, 5], [])]}
+
+
+def test_an_interrupt_while_the_recorder_looks_is_no_transition(tmp_path):
+    class Slow(Turns):
+        def last(self, observe=True):
+            error, self.interrupt = getattr(self, "interrupt", None), None
+            if error is not None:
+                raise error
+            return super().last(observe)
+
+    env = TraceRecordingAECWrapper(Slow(), tmp_path)
+    env.reset()
+    play_turns(env, range(2))
+    for look in (lambda: env.observe("a"), lambda: env.step(9)):
+        env.env.interrupt = KeyboardInterrupt()
+        with pytest.raises(KeyboardInterrupt):
+            look()
+    play_turns(env, range(2, 4))
+    env.close()
+    assert row_lists(tmp_path) == {"a": [([0, 20, 40], [0, 2], [])], "b": [([11, 31, 41], [1, 3], [])]}
+
+
+def test_a_recorder_that_cannot_be_made_keeps_no_agent_from_playing(tmp_path):
+    for new, first, actions in ((Turns, 3, [0, 1]), (Herd, {"a": 3, "b": 3, "c": 3}, [{"a": 4, "b": 4, "c": 4}])):
+        directory = tmp_path / new.__name__
+        wrapper = TraceRecordingAECWrapper if new is Turns else TraceRecordingParallelWrapper
+        env = wrapper(new(), directory)
+        shutil.rmtree(directory)
+        directory.write_text("in the way")
+        if new is Turns:
+            env.reset()
+            for _ in range(2):
+                with pytest.raises(FileExistsError):
+                    env.step(first)
+        else:
+            with pytest.raises(FileExistsError):
+                env.reset()
+            with pytest.raises(FileExistsError):
+                env.step(first)
+        assert env.unwrapped.time == (2 if new is Turns else 1)
+        directory.unlink()
+        directory.mkdir()
+        for action in actions:
+            env.step(action)
+        env.close()
+        found = by_agent(directory)
+        assert all(e.headless for episodes in found.values() for e in episodes)
+        assert [rows(found[agent][0].actions) for agent in "ab"] == ([[0], [1]] if new is Turns else [[4], [4]])
+
+
+def test_an_episode_whose_first_observation_is_not_recorded_begins_with_no_later_one(tmp_path):
+    class Odd(Herd):
+        def observe_all(self, agents):
+            observations = super().observe_all(agents)
+            return {**observations, "a": object()} if self.time == 0 else observations
+
+    env = TraceRecordingParallelWrapper(Odd({"a": (0, 9), "b": (0, 9)}), tmp_path)
+    with pytest.raises(TraceError, match="observations: cannot store"):
+        env.reset(seed=1)
+    env.step({"a": 1, "b": 2})
+    env.step({"a": 3, "b": 4})
+    env.close()
+    found = by_agent(tmp_path)
+    assert (found["a"][0].headless, rows(found["a"][0].actions)) == (True, [1, 3])
+    assert (found["b"][0].headless, rows(found["b"][0].actions)) == (False, [2, 4])
+
+
 # ---- both
 
 
@@ -478,10 +744,80 @@ def test_a_copy_records_for_itself(tmp_path, wrapper, new):
     assert pickle.loads(pickle.dumps(wrapper)) is wrapper
 
 
+@pytest.mark.parametrize(("wrapper", "new"), BOTH)
+def test_a_copy_in_mid_episode_has_no_first_observation(tmp_path, wrapper, new):
+    env = wrapper(new({"a": (0, 9), "b": (0, 9)}), tmp_path)
+    env.reset(seed=1)
+    actions = [{"a": 0, "b": 1}, {"a": 2, "b": 3}, {"a": 4, "b": 4}] if new is Herd else range(6)
+    for action in actions[: len(actions) // 3]:
+        env.step(action)
+    other = copy.deepcopy(env)
+    env.close()
+    for action in actions[len(actions) // 3 :]:
+        other.step(action)
+    other.close()
+    traces = [(trace, list(episodes_of(tmp_path, trace))) for trace in TraceRecordingReader(tmp_path).traces]
+    found = [(t.metadata["agent"], e.headless, rows(e.actions)) for t, episodes in traces for e in episodes]
+    last = {"a": 4, "b": 4 if new is Herd else 5}
+    assert sorted(found) == [
+        ("a", False, [0]),
+        ("a", True, [2, last["a"]]),
+        ("b", False, [1]),
+        ("b", True, [3, last["b"]]),
+    ]
+
+
 @pytest.mark.parametrize("wrapper", [TraceRecordingParallelWrapper, TraceRecordingAECWrapper])
 def test_what_is_no_environment_is_refused(tmp_path, wrapper):
     with pytest.raises(TraceError, match="expected an environment of PettingZoo"):
         wrapper(object(), tmp_path)
+
+
+@pytest.mark.parametrize("wrapper", [TraceRecordingParallelWrapper, TraceRecordingAECWrapper])
+def test_the_wrapper_for_the_other_kind_of_environment_is_named(tmp_path, wrapper):
+    env, kind, other = (
+        (aec(), "AECEnv", "TraceRecordingAECWrapper")
+        if wrapper is TraceRecordingParallelWrapper
+        else (Herd(), "ParallelEnv", "TraceRecordingParallelWrapper")
+    )
+    with pytest.raises(TraceError, match=f"this is a {kind}; record it with {other}"):
+        wrapper(env, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("wrapper", "new"), BOTH)
+def test_lanes_are_refused(tmp_path, wrapper, new):
+    with pytest.raises(TraceError, match=r"lanes: one environment has one lane; leave it out \(found 2\)"):
+        wrapper(new(), tmp_path, lanes=2)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize(("wrapper", "new"), BOTH)
+def test_what_agents_have_is_written_when_it_is_due_also_if_they_do_not_act_any_more(tmp_path, wrapper, new, ended):
+    lives = {"a": (0, 99), "b": (0, 2 if ended else 99)}
+    env = wrapper(new(lives), tmp_path, flush_interval=3600)
+    env.unwrapped.length = 99
+    env.reset(seed=1)
+
+    def step():
+        if new is Herd:
+            env.step(dict.fromkeys(env.agents, 1))
+        else:
+            for _ in env.agents:
+                env.step(None if env.terminations[env.agent_selection] else 1)
+
+    for _ in range(5):
+        step()
+    assert by_agent(tmp_path) == {}
+    before = set(threading.enumerate())
+    env._recorders.deadline = 0  # an hour later
+    step()
+    step()  # in AEC, what runs is written when a step is finished
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    assert set(by_agent(tmp_path)) == {"a", "b"}
+    assert 3000 < env._recorders.deadline - monotonic() <= 3600
+    env.close()
 
 
 def test_wrong_options_are_refused_at_once(tmp_path):

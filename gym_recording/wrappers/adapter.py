@@ -11,7 +11,7 @@ import types
 from importlib import import_module
 from typing import Any
 
-from ..errors import missing_package
+from ..errors import TraceError, missing_package
 from ..recording import TraceRecording
 
 _classes: dict[type, type] = {}
@@ -57,6 +57,17 @@ def library(package: str, install: str) -> Any:
         if (error.name or "").partition(".")[0] != name:
             raise
         raise missing_package(name, "recording such an environment", install) from error
+
+
+def refuse_lanes(kwargs: dict[str, Any]) -> None:
+    """Refuses an argument for recorders of several environments.
+
+    Raises:
+        TraceError: `lanes` is given.
+    """
+    lanes = kwargs.get("lanes")
+    if lanes is not None:
+        raise TraceError("one environment has one lane; leave it out", field="lanes", found=repr(lanes)[:80])
 
 
 def flush_if_due(recording: TraceRecording) -> None:

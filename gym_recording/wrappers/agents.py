@@ -1,12 +1,14 @@
 """The recorders of the agents of one environment, all in one directory.
 
 Every agent has one of its own, made when it first observes, with its name in the metadata. What fails for one agent is
-raised after it was done for all. Knows agents by their names, and nothing of when they act.
+kept until it was done for all, and the environment has done what it was asked to; then `surface` raises it. Knows
+agents by their names, and nothing of when they act.
 """
 
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -18,7 +20,9 @@ import numpy as np
 from ..environment import describe, place
 from ..errors import ClosedError, TraceError
 from ..recording import TraceRecording
-from .adapter import flush_if_due
+from .adapter import flush_if_due, refuse_lanes
+
+_NEVER = float("inf")
 
 
 class Agents:
@@ -27,33 +31,40 @@ class Agents:
     Args:
         env: the environment.
         library: its name and version.
-        directory, kwargs: as for `TraceRecording`.
+        directory, kwargs: as for `TraceRecording`, but for `lanes`.
 
     Attributes:
         recordings: `TraceRecording`s by agent.
+        begun: agents whose episode has begun, also if its first observation could not be recorded.
+        acting: agents whose step the environment has made, and whose results are not there yet.
+        deadline: when all recordings are flushed, also those of agents that have died, by `time.monotonic`.
+        failed: the first error that nobody was told of.
     """
 
     def __init__(
         self, env: Any, directory: str | os.PathLike[str] | None, library: str, kwargs: dict[str, Any]
     ) -> None:
+        refuse_lanes(kwargs)
         with TraceRecording(directory, **kwargs) as trial:  # says now what is wrong with the arguments
             self.directory = trial.directory
         self.kwargs = {"library": library, **kwargs}
         self.env = env
         self.recordings: dict[Hashable, TraceRecording] = {}
+        self.begun: set[Hashable] = set()
+        self.acting: set[Hashable] = set()
         self.began: dict[str, Any] = {}
+        self.deadline = _NEVER
+        self.failed: Exception | None = None
         self.warned = False
         self.closed = False
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, deadline=0.0)  # another process may have another clock
+
     def add_reset(self, agent: Hashable, observation: Any, reward: Any, info: Any) -> None:
         """The first observation of an agent's episode, and what came with it."""
-        recording = self.recordings.get(agent)
-        if recording is None:
-            metadata = {**(self.kwargs.get("metadata") or {}), "agent": agent if isinstance(agent, int) else str(agent)}
-            recording = TraceRecording(
-                self.directory, **{"env": self._describe(agent), **self.kwargs, "metadata": metadata}
-            )
-            self.recordings[agent] = recording
+        self.begun.add(agent)
+        recording = self._recording(agent)
         if reward is not None and np.any(reward):  # by what the others did, before its first action
             info = {**info, "reward": reward} if isinstance(info, Mapping) else {"reward": reward}
             if not self.warned and not self.kwargs.get("infos"):
@@ -63,6 +74,18 @@ class Agents:
                     stacklevel=4,
                 )
         recording.add_reset(observation, info=info, **self.began)
+
+    def _recording(self, agent: Hashable) -> TraceRecording:
+        """The agent's recorder, made if it is not there."""
+        recording = self.recordings.get(agent)
+        if recording is None:
+            metadata = {**(self.kwargs.get("metadata") or {}), "agent": agent if isinstance(agent, int) else str(agent)}
+            recording = TraceRecording(
+                self.directory, **{"env": self._describe(agent), **self.kwargs, "metadata": metadata}
+            )
+            self.recordings[agent] = recording
+            self.deadline = min(self.deadline, recording.deadline)
+        return recording
 
     def _describe(self, agent: Hashable) -> dict[str, Any]:
         about: dict[str, Any] = {"spec": SimpleNamespace(entry_point=place(type(self.env.unwrapped)))}
@@ -75,59 +98,89 @@ class Agents:
                 about[key] = None
         return describe(SimpleNamespace(**about))
 
-    def is_running(self, agent: Hashable) -> bool:
-        """Whether the agent has an episode that has begun."""
-        recording = self.recordings.get(agent)
-        return recording is not None and recording.lane.running
-
-    def is_acting(self, agent: Hashable) -> bool:
-        """Whether its last step was begun and is not finished."""
-        return self.is_running(agent) and self.recordings[agent].lane.dirty
-
     def begin(self, agent: Hashable, action: Any) -> None:
-        """Copies the action of the agent's next step."""
-        self.recordings[agent].lane.begin(action)
+        """Copies the action of the agent's next step; where its recorder cannot be made, that is kept as an error.
+
+        Raises:
+            TraceError: the action cannot be stored.
+        """
+        self.begun.add(agent)
+        try:
+            recording = self._recording(agent)
+        except OSError as error:
+            self.failed = self.failed or error
+        else:
+            recording.lane.begin(action)
 
     def finish(self, agent: Hashable, observation: Any, reward: Any, *flags_and_info: Any) -> None:
         """What the agent's step led to: also `terminated`, `truncated`, and the info."""
-        recording = self.recordings[agent]
-        recording.lane.finish(observation, reward, *flags_and_info)
-        flush_if_due(recording)
+        self.acting.discard(agent)  # first: what is interrupted here is not finished again
+        recording = self.recordings.get(agent)
+        if recording is not None:
+            recording.lane.finish(observation, reward, *flags_and_info)
+            flush_if_due(recording)
 
     def take_back(self, agents: Any) -> None:
         """Forgets that steps were begun, because they were not made."""
         for agent in agents:
-            self.recordings[agent].lane.take_back()
+            if agent in self.recordings:
+                self.recordings[agent].lane.take_back()
+
+    def abandon(self, agent: Hashable) -> None:
+        """Forgets the step that was begun; the next one says that it may have been made."""
+        self.acting.discard(agent)
+        recording = self.recordings.get(agent)
+        if recording is not None and recording.lane.dirty and not recording.lane.closed:
+            recording.lane.recover()
 
     def for_each(self, agents: Any, act: Callable[[Any], None]) -> None:
-        """Does it for all agents, also if it fails for one; then raises the first error."""
-        failed: Exception | None = None
+        """Does it for all agents, also if it fails for one; `surface` raises the first error."""
         for agent in list(agents):
             try:
                 act(agent)
             except (TraceError, OSError) as error:
-                failed = failed or error
+                self.failed = self.failed or error
+
+    def surface(self) -> None:
+        """Raises the first error since it was called last."""
+        failed, self.failed = self.failed, None
         if failed is not None:
             raise failed
+
+    def flush_if_due(self) -> None:
+        """Writes what all agents have, also those that do not act any more, when that is due."""
+        if time.monotonic() >= self.deadline:
+            self.deadline = _NEVER
+            self.for_each(self.recordings, self._flush)
+
+    def _flush(self, agent: Hashable) -> None:
+        recording = self.recordings[agent]
+        if recording.deadline < _NEVER:  # else time is no reason
+            recording.deadline = 0.0
+            try:
+                recording.flush_if_due()
+            finally:
+                self.deadline = min(self.deadline, recording.deadline)
+                if recording.lane.dirty:  # what runs is written when this step is finished
+                    recording.deadline = 0.0
 
     def end(self, agent: Hashable) -> None:
         """Ends the agent's episode, if one runs."""
-        if self.is_running(agent):
-            self.recordings[agent].end_episode()
+        self.begun.discard(agent)
+        self.acting.discard(agent)
+        recording = self.recordings.get(agent)
+        if recording is not None and recording.lane.running:
+            recording.end_episode()
 
     @contextmanager
     def resetting(self, seed: Any, options: Any, end: Callable[[Any], None]) -> Iterator[None]:
-        """Ends all episodes by `end`, and raises what failed after the environment was reset."""
+        """Ends all episodes by `end`; the environment is reset even if that fails."""
         self.check_open()
-        failed = None
-        try:
-            self.for_each(self.recordings, end)
-        except (TraceError, OSError) as error:  # nothing is kept from being reset because recording fails
-            failed = error
+        self.for_each(self.recordings, end)
+        self.begun.clear()
+        self.acting.clear()
         yield
         self.began = {"seed": seed, "options": options}
-        if failed is not None:
-            raise failed
 
     def check_open(self) -> None:
         """Raises `ClosedError` if it is closed."""
@@ -135,7 +188,7 @@ class Agents:
             raise ClosedError("the recorder is closed; wrap the environment anew to record more")
 
     def close(self, end: Callable[[Any], None]) -> None:
-        """Closes all recorders, after `end` for each."""
+        """Closes all recorders, after `end` for each, and raises what has failed."""
 
         def close(agent: Hashable) -> None:
             try:
@@ -145,3 +198,4 @@ class Agents:
 
         self.closed = True
         self.for_each(self.recordings, close)
+        self.surface()

@@ -7,14 +7,14 @@ LAST with another is truncated, and all else that it has, the discount above all
 from __future__ import annotations
 
 import os
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 
 from ..environment import describe_specs
 from ..errors import TraceError
 from ..recording import TraceRecording
-from .adapter import Adapter, flush_if_due, library
+from .adapter import Adapter, flush_if_due, library, refuse_lanes
 
 __all__ = ["TraceRecordingDmEnvWrapper"]
 
@@ -25,8 +25,9 @@ class TraceRecordingDmEnvWrapper(Adapter):
     """Records every action and `TimeStep` of a `dm_env.Environment`, and passes everything on unchanged.
 
     An episode goes from one FIRST to the next, or to `close`. The action of a `step` that begins an episode, after LAST
-    or before any `reset`, is ignored by the environment, and is no step. `infos[t]["discount"]` is the discount that
-    came with `observations[t]`; with `infos=False` it is not recorded. All other attributes are the environment's.
+    or before any `reset`, is ignored by the environment, and is no step. What follows LAST and is no FIRST is an
+    episode without a first observation. `infos[t]["discount"]` is the discount that came with `observations[t]`; with
+    `infos=False` it is not recorded. All other attributes are the environment's.
 
     Args:
         environment: a `dm_env.Environment`, or what has its methods.
@@ -48,6 +49,7 @@ class TraceRecordingDmEnvWrapper(Adapter):
         if not all(callable(getattr(environment, name, None)) for name in ("reset", "step", "observation_spec")):
             expected, found = "a dm_env.Environment", repr(environment)[:80]
             raise TraceError("no environment to wrap", expected=expected, found=found)
+        refuse_lanes(kwargs)
         self.environment = environment
         about = {
             "infos": True,
@@ -64,7 +66,13 @@ class TraceRecordingDmEnvWrapper(Adapter):
         Raises:
             ClosedError, TraceError, OSError: as `step`.
         """
-        return self._begin(self.environment.reset)
+        failed = self._end()
+        timestep = self.environment.reset()
+        self._is_over = False
+        self._begin(timestep)
+        if failed is not None:
+            raise failed
+        return timestep
 
     def step(self, action: Any) -> Any:
         """Steps the environment, records the step, returns what the environment returned.
@@ -74,39 +82,45 @@ class TraceRecordingDmEnvWrapper(Adapter):
             TraceError: the action, observation or reward cannot be stored; the message has its path.
             OSError: a flush was due and failed; nothing recorded is lost.
         """
-        if self._is_over:
-            return self._begin(lambda: self.environment.step(action))
-        lane = self.recording.lane
+        recording, lane = self.recording, self.recording.lane
+        failed: Exception | None = self._end() if self._is_over else None
         try:
             lane.begin(action)  # before the environment can overwrite it
-        except TraceError:
+        except TraceError as error:
             lane.take_back()
-            raise
+            if not self._is_over:
+                raise
+            refused: Exception | None = error  # it is no step, if the environment begins anew
+        else:
+            refused = None
         timestep = self.environment.step(action)
-        if timestep.first():  # nobody has reset it
-            lane.take_back()
-            return self._begin(lambda: timestep)
         self._is_over = bool(timestep.last())
-        flags = _flags(timestep.discount) if self._is_over else (False, False)
-        lane.finish(timestep.observation, timestep.reward, *flags, _info(timestep))
-        flush_if_due(self.recording)
+        if timestep.first():
+            lane.take_back()
+            failed = failed or self._end()  # nobody has reset it
+            self._begin(timestep)
+        else:
+            flags = _flags(timestep.discount) if self._is_over else (False, False)
+            lane.finish(timestep.observation, timestep.reward, *flags, _info(timestep))
+            flush_if_due(recording)
+            failed = refused or failed
+        if failed is not None:
+            raise failed
         return timestep
 
-    def _begin(self, first: Callable[[], Any]) -> Any:
-        failed = None
+    def _end(self) -> Exception | None:
+        """Ends what runs; nothing is kept from being reset, or recorded, because writing fails."""
         try:
             self.recording.end_episode()
-        except OSError as error:  # nothing is kept from being reset, or recorded, because writing fails
-            failed = error
-        timestep = first()
-        self._is_over = False
+        except OSError as error:
+            return error
+        return None
+
+    def _begin(self, timestep: Any) -> None:
         info = _info(timestep)
         if timestep.reward is not None:
             info["reward"] = timestep.reward
         self.recording.add_reset(timestep.observation, info=info)
-        if failed is not None:
-            raise failed
-        return timestep
 
     def close(self) -> Any:
         """Writes everything and closes the environment.
