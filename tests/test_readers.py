@@ -39,23 +39,41 @@ SANITIZED = "-fsanitize=address,undefined -fno-sanitize-recover=all".split()
 
 
 @pytest.fixture(scope="session", params=["g++", "clang++"])
-def driver(request, tmp_path_factory):
-    """The command of a driver, built once for all processes of pytest."""
+def build(request, tmp_path_factory):
+    """A function that compiles a file, once for all processes of pytest, and gives the path of the program."""
     compiler = shutil.which(request.param)
     if compiler is None:
         pytest.skip(f"no {request.param} here")
     base = tmp_path_factory.getbasetemp()
-    program = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"dump-{request.param}"
-    with open(f"{program}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
-            made = program.with_suffix(".made")
-            include = f"-I{gym_recording.get_include()}"
-            command = [compiler, *STRICT, *SANITIZED, include, DRIVERS / "dump.cpp", "-o", made]
-            built = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
-            assert built.returncode == 0, built.stdout[:5000]
-            made.rename(program)
-    return [str(program)]
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def build(source):
+        program = base / f"{source.stem}-{request.param}"
+        with open(f"{program}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not program.exists():
+                made = program.with_suffix(".made")
+                command = [
+                    compiler,
+                    *STRICT,
+                    *SANITIZED,
+                    f"-I{gym_recording.get_include()}",
+                    str(source),
+                    "-o",
+                    str(made),
+                ]
+                built = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
+                assert built.returncode == 0, built.stdout[:5000]
+                made.rename(program)
+        return str(program)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def driver(build):
+    """The command of a driver."""
+    return [build(DRIVERS / "dump.cpp")]
 
 
 def run(driver, *arguments):
@@ -138,6 +156,7 @@ def test_a_running_episode_is_read_alike(driver, tmp_path):
         recording.add_reset({"a": np.zeros(3, "float32"), "b": "x"})
         for number in range(5):
             recording.add_step(number, {"a": np.full(3, number, "float32"), "b": "y"}, 0.5)
+            recording.save_complete()  # waits for what is written beside the loop
             check_alike(driver, tmp_path)
 
 
@@ -156,7 +175,9 @@ def test_traces_have_the_same_order(driver, tmp_path):
 
 # Numbers as only old files and other writers have them.
 NUMBERS = "0 -0 -0.0 1e5 1E+5 1.5e-5 1e400 -1e400 1e-400 0.1e-322 5e-324 123456789012345678901234567890 1e00000000001"
-NUMBERS += f" -9223372036854775808 9223372036854775808 {'9' * 1233} 0.{'0' * 400}1e401 2.2250738585072011e-308 1e99999999999"
+NUMBERS += (
+    f" -9223372036854775808 9223372036854775808 {'9' * 1233} 0.{'0' * 400}1e401 2.2250738585072011e-308 1e99999999999"
+)
 NUMBERS += f" 0e99999999999 1e-99999999999 {2**4096 - 1} 0.{'3' * 5000} 179769313486231580793e289"
 
 
@@ -203,7 +224,9 @@ def test_old_arrays_of_every_byte_order_order_and_address_are_read_alike(driver,
                 directory = tmp_path / str(number)
                 directory.mkdir()
                 number += 1
-                records = [{"shape": [len(rows), 3, 4], "dtype": swapped.dtype.str} for rows in (swapped, *[swapped[:1]] * 2)]
+                records = [
+                    {"shape": [len(rows), 3, 4], "dtype": swapped.dtype.str} for rows in (swapped, *[swapped[:1]] * 2)
+                ]
                 parts = []
                 for rows, record in zip((swapped, swapped[:1], swapped[:1]), records):
                     data = rows.tobytes("F" if fortran else "C")
@@ -251,3 +274,153 @@ def test_nothing_hostile_is_believed_and_nothing_beside_it_is_lost(driver, name,
         numbers = [number for number in numbers if number in case.good]
     assert numbers == [number for number, _ in itertools.groupby(case.good)]
     assert not dumped["errors"] or any(re.search(case.error, error) for error in dumped["errors"]), dumped["errors"][:3]
+
+
+# ---- damage: whatever is changed, both readers refuse it, or give the same
+
+
+def places_in(tree):
+    """Every (container, key) of a JSON value."""
+    keys = tree.keys() if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
+    return [place for key in keys for place in [(tree, key), *places_in(tree[key])]]
+
+
+OTHERS = [None, True, 0, 1, -1, 8, 128, 2**31, 2**63, 0.5, "", "C", "ndarray", "tuple", "dict", "float32", "<U1", "|S3"]
+OTHERS += ["bfloat16", "[('a', '<f4')]", [], [0], [1, 0], [2**62], [["a", 1]], {}, {"a": []}, "object", "close"]
+
+
+def change(document, random):
+    """A document with one change, and its checksum made right again."""
+    tree = json.loads(document)
+    places = [place for place in places_in(tree) if place[1] not in ("format", "crc32")]
+    (container, key), (other, its_key) = random.choice(places), random.choice(places)
+    kind = random.randrange(4)
+    if kind == 0:
+        del container[key]
+    else:
+        container[key] = random.choice(OTHERS) if kind < 3 else json.loads(json.dumps(other[its_key]))
+    body = {key: value for key, value in tree.items() if key not in ("format", "crc32")}
+    return write_document(json.dumps(body)[1:-1]) if "format" in tree else json.dumps(tree).encode()
+
+
+def damage(data, random):
+    """Bytes of which some are changed, inserted, or cut away."""
+    at = random.randrange(len(data) + 1)
+    end = random.choice([at, at + 1, len(data)])
+    return (
+        data[:at] + bytes(random.choice(b'\x00\x01 "\\,]}{[0-9a\xff') for _ in range(random.randrange(4))) + data[end:]
+    )
+
+
+def outcome_of(read):
+    """What is read, or None where it is refused."""
+    try:
+        return json.loads(json.dumps(read()))
+    except TraceError:
+        return None
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    """Recordings of all versions, as {name: bytes}."""
+    directory = tmp_path_factory.mktemp("originals")
+    with TraceRecording(directory, durability="none", infos=True, timestamps=True) as recording:
+        for name in ("dicts", "tuples in tuples", "lists of arrays", "dicts with keys of all types"):
+            recording.add_reset(0, seed=3, options={"a": (1, np.zeros(2))}, info={"key": 1})
+            for value in KINDS[name].rows():
+                recording.add_step(value, value, 0.5, terminated=False, truncated=True, info={"other": value})
+    names = ("dict_spaces", "tuple_spaces", "two_recordings", "v0_cartpole")
+    directories = [directory, DATA / "version_2", *[DATA / "golden" / name for name in names]]
+    return [{path.name: path.read_bytes() for path in sorted(each.glob("openaigym.*.*n"))} for each in directories]
+
+
+TRIES = int(os.environ.get("READERS_TRIES", "25"))  # of each kind, part and compiler
+
+
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("kind", ["changed", "damaged"])
+def test_what_is_damaged_is_refused_or_read_alike(driver, kind, part, originals, tmp_path):
+    source = random.Random(f"{kind} {part} {os.environ.get('READERS_SEED', '')}")
+    for number in range(TRIES):
+        files = dict(source.choice(originals))
+        name = source.choice([name for name in files if kind == "damaged" or name.endswith(".json")])
+        files[name] = (change if kind == "changed" else damage)(files[name], source)
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        for file, data in files.items():
+            (directory / file).write_bytes(data)
+        expected = outcome_of(lambda directory=directory: dump(directory))
+        code, found, error = run(driver, directory)
+        assert found == expected, (directory, error)
+        code, found, error = run(driver, "--skip", directory)
+        expected = dump(directory, skip=True)
+        assert found["episodes"] == json.loads(json.dumps(expected["episodes"])), directory
+        assert len(found["errors"]) == len(expected["errors"]), directory
+        shutil.rmtree(directory)
+
+
+# ---- what programs call
+
+POINT = np.dtype([("x", "<f4"), ("y", "<i8")])
+CALLED = """\
+2 episodes of 1 trace, 1 batch, closed, 7
+{directory}: no such episode (expected less than 2, found 2)
+uint8: 1 2 3 4 5 6 7 8 9
+shape: 3 3
+float16: 0.5 -65504 inf 5.96046e-08 -0 1
+bool: 1 0 0
+complex: (1,-2) (0,0.5) (2,0)
+texts: [a\u00e9] [] [xyz] [\U0001f600] [] [b]
+fields: x@0 <f4 y@4 <i8
+row 1: 4 5 6
+loose: text -3 36893488147419103232 0.5 3
+actions[0]: 4 5
+rewards: 0.25 0.5
+T: 2, first: 0, seed: 11, ended by close, options: 1
+info 1: 9
+infos: 0 1
+no rewards:
+dtype: the elements are of another type (found uint8)
+absent: no such key
+no such row (found 9)
+the value is of another type (expected a dict)
+no such item (found 5)
+dtype: the elements are no text (found float32)
+"""
+
+
+def test_programs_get_what_they_call_for(build, tmp_path):
+    half = np.array([[0.5, -65504], [np.inf, 6e-8], [-0.0, 1]], "float16")
+    texts = np.array([["a\xe9", ""], ["xyz", "\U0001f600"], ["", "b"]])
+    rows = [
+        {
+            "image": np.array([1, 2, 3], "uint8") + 3 * t,
+            "half": half[t],
+            "flag": t == 0,
+            "complex": (1 - 2j, 0.5j, 2 + 0j)[t],
+            "texts": texts[t],
+            "point": np.zeros((), POINT),
+        }
+        for t in range(3)
+    ]
+    loose = ["text", [-3, 0.5], 2**65]
+    with TraceRecording(tmp_path, durability="none", infos=True, metadata={"a": 7}) as recording:
+        recording.add_reset(0)
+        recording.add_reset({**rows[0], "loose": loose[0]}, seed=11, options={"x": True})
+        recording.add_step((4, "a"), {**rows[1], "loose": loose[1]}, np.float32(0.25), info={"n": 9})
+        recording.add_step((5, "b"), {**rows[2], "loose": loose[2]}, np.float32(0.5))
+    done = subprocess.run([build(DRIVERS / "calls.cpp"), str(tmp_path)], stdout=subprocess.PIPE, encoding="utf-8")
+    assert (done.returncode, done.stdout) == (0, CALLED.format(directory=tmp_path))
+
+
+def test_the_program_of_the_readme_prints_what_was_recorded(build, tmp_path):
+    (program,) = re.findall(
+        r"^```cpp\n(.*?)^```$", (DRIVERS.parent.parent / "README.md").read_text("utf-8"), re.M | re.S
+    )
+    source = tmp_path / "readme.cpp"
+    source.write_text(program)
+    with TraceRecording(tmp_path / "recordings", durability="none") as recording:
+        recording.add_reset(np.array([0.5, 1.5], "float32"))
+        recording.add_step(0, np.array([2.5, -1], "float32"), 0.0)
+    done = subprocess.run([build(source)], cwd=tmp_path, stdout=subprocess.PIPE, encoding="utf-8")
+    assert (done.returncode, done.stdout) == (0, "0.5 1.5 2.5 -1 1 steps\n")

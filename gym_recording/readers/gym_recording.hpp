@@ -100,9 +100,16 @@ private:
             text_ += " (" + (expected.empty() ? "" : "expected " + expected) +
                      (expected.empty() || found.empty() ? "" : ", ") + (found.empty() ? "" : "found " + found) + ")";
         }
-        for (char& c : text_) {
-            if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';  // a file's names go to terminals
+        std::string plain;  // what a file says goes to terminals
+        for (char c : text_) {
+            if (c >= 0x20 && c < 0x7F) {
+                plain += c;
+            } else {
+                auto code = static_cast<unsigned char>(c);
+                plain += {'\\', 'x', "0123456789abcdef"[code >> 4], "0123456789abcdef"[code & 15]};
+            }
         }
+        text_ = std::move(plain);
     }
 };
 
@@ -114,7 +121,7 @@ constexpr std::size_t max_ndim = 32;
 constexpr std::size_t max_dtype_text = 8192;
 constexpr std::size_t max_int_bits = 4096;
 constexpr int max_depth = 32;         // of containers in one value
-constexpr int max_json_depth = 900;   // what Python's parser takes; keeps the recursion here bounded
+constexpr int max_json_depth = 1000;  // what Python's parser takes; keeps the recursion here bounded
 constexpr int max_literal_depth = 80; // of a structure in a dtype
 constexpr std::uint64_t free_rows = 1000000;  // of an episode with infos, beside those its arrays have bytes for
 constexpr int listings = 4;           // a listing made while a writer renames may show a batch without the one before
@@ -1522,7 +1529,13 @@ inline std::shared_ptr<header const> read_header(bytes_view data, std::string co
         blob_entry entry;
         entry.size = std::uint64_t(*member<std::int64_t>(one, "size", file));
         entry.crc32 = *member<std::string>(one, "crc32", file);
-        if (auto const* start = member<std::int64_t>(one, "start", file, true)) entry.start = std::uint64_t(*start);
+        json const* start = one.find("start");
+        auto const* large = start == nullptr ? nullptr : start->get<big_integer>();
+        if (large != nullptr && large->digits[0] != '-') {
+            entry.start = entry.size;  // no byte is checked
+        } else if (start != nullptr) {
+            entry.start = std::uint64_t(*member<std::int64_t>(one, "start", file));
+        }
         made->blobs.emplace(fn, std::move(entry));
     }
     member<json::list>(made->document, "columns", file);
@@ -1578,19 +1591,24 @@ private:
     std::map<std::string, std::uint64_t> asked_;  // bytes of each blob: no more than there are
     std::unordered_map<std::string, std::shared_ptr<dtype const>> dtypes_;
 
-    template <class Read>
-    auto at(std::string const& part, Read read) {
+    static std::string part(std::size_t i) { return "[" + std::to_string(i) + "]"; }
+    static std::string part(std::string const& key) { return "." + key; }
+    static std::string part(json const* key) { return "[" + shown(key) + "]"; }
+
+    /// What `read` gives; an error tells where it was.
+    template <class Part, class Read>
+    auto at(Part const& where, Read read) {
         try {
             return read();
         } catch (error& problem) {
-            problem.within(part);
+            problem.within(part(where));
             throw;
         }
     }
 
     episode read_members(json const& source) {
         episode made;
-        auto column_of = [&](char const* key) { return at(std::string(".") + key, [&] { return column(source.find(key), 0); }); };
+        auto column_of = [&](char const* key) { return at(std::string(key), [&] { return column(source.find(key), 0); }); };
         made.observations = column_of("observations");
         made.actions = column_of("actions");
         made.rewards = column_of("rewards");
@@ -1618,7 +1636,7 @@ private:
             }
             if (json const* seed = source.find("seed")) {
                 if (!seed->is_integer()) throw error("malformed", file_, "seed", "an integer", shown(seed));
-                made.seed = at(".seed", [&] { return single(*seed, 0); });
+                made.seed = at(std::string("seed"), [&] { return single(*seed, 0); });
             }
             if (auto const* headless = member<bool>(source, "headless", file_, true)) made.headless = *headless;
             if (auto const* gaps = member<json::list>(source, "gaps", file_, true)) {
@@ -1628,7 +1646,7 @@ private:
                     made.gaps.push_back(*step);
                 }
             }
-            if (json const* options = source.find("options")) made.options = at(".options", [&] { return single(*options, 0); });
+            if (json const* options = source.find("options")) made.options = at(std::string("options"), [&] { return single(*options, 0); });
             if (source.find("timestamps") != nullptr) made.timestamps = column_of("timestamps");
             if (json const* infos = source.find("infos")) made.infos = read_infos(*infos, made.observations.rows());
         }
@@ -1662,7 +1680,7 @@ private:
         if (auto const* rows = source == nullptr ? nullptr : source->get<json::list>()) {
             list_value made;
             for (std::size_t i = 0; i < rows->size(); ++i) {
-                made.items.push_back(at("[" + std::to_string(i) + "]", [&] { return single((*rows)[i], depth); }));
+                made.items.push_back(at(i, [&] { return single((*rows)[i], depth); }));
             }
             return value{std::move(made)};
         }
@@ -1681,14 +1699,14 @@ private:
             tuple_value tuple;
             auto const& items = *member<json::list>(*source, "items", file_);
             for (std::size_t i = 0; i < items.size(); ++i) {
-                tuple.items.push_back(at("[" + std::to_string(i) + "]", [&] { return column(&items[i], depth + 1); }));
+                tuple.items.push_back(at(i, [&] { return column(&items[i], depth + 1); }));
                 lengths.insert(tuple.items.back().rows());
             }
             made = value{std::move(tuple)};
         } else {
             dict_value dict;
-            each_member(*source, type, [&](value key, std::string const& name, json const& item) {
-                dict.items.emplace_back(std::move(key), at("." + name, [&] { return column(&item, depth + 1); }));
+            each_member(*source, type, [&](value key, auto const& where, json const& item) {
+                dict.items.emplace_back(std::move(key), at(where, [&] { return column(&item, depth + 1); }));
                 lengths.insert(dict.items.back().second.rows());
             });
             made = value{std::move(dict)};
@@ -1708,8 +1726,8 @@ private:
             if (type == 'a') return value{read_array(source)};
             if (type == 't') return value{tuple_value{singles(*member<json::list>(source, "items", file_), depth)}};
             dict_value dict;
-            each_member(source, type, [&](value key, std::string const& name, json const& item) {
-                dict.items.emplace_back(std::move(key), at("." + name, [&] { return single(item, depth + 1); }));
+            each_member(source, type, [&](value key, auto const& where, json const& item) {
+                dict.items.emplace_back(std::move(key), at(where, [&] { return single(item, depth + 1); }));
             });
             return value{std::move(dict)};
         }
@@ -1725,12 +1743,12 @@ private:
         std::vector<value> made;
         made.reserve(items.size());
         for (std::size_t i = 0; i < items.size(); ++i) {
-            made.push_back(at("[" + std::to_string(i) + "]", [&] { return single(items[i], depth + 1); }));
+            made.push_back(at(i, [&] { return single(items[i], depth + 1); }));
         }
         return made;
     }
 
-    /// Calls `each(key, name, item)` for the members of an object, or of a dict whose keys JSON objects cannot have.
+    /// Calls `each(key, where, item)` for the members of an object, or of a dict whose keys JSON objects cannot have.
     template <class Each>
     void each_member(json const& source, char type, Each each) {
         if (type == 'o') {
@@ -1745,7 +1763,7 @@ private:
             }
             json const& key = (*parts)[0];
             if (!seen.insert(key_identity(&key)).second) throw error("a key stands twice", file_, "items", "", shown(&key));
-            each(single(key, 0), shown(&key), (*parts)[1]);
+            each(single(key, 0), &key, (*parts)[1]);
         }
     }
 
@@ -1767,7 +1785,7 @@ private:
                 throw error("malformed", file_, "infos", "key, rows, values", shown(&entry));
             }
             if (!seen.insert(key_identity(key)).second) throw error("a key stands twice", file_, "infos", "", shown(key));
-            std::string where = ".infos." + shown(key);
+            std::string where = "infos." + shown(key);
             info_column one;
             if (key != nullptr) one.key = single(*key, 0);
             value places = at(where + ".rows", [&] { return column(entry.find("rows"), 1); });
@@ -1855,8 +1873,9 @@ private:
         if (entry != nullptr && offset + size > entry->size) {
             throw error("the array is not wholly in what counts of its blob", file_, "npyoff");
         }
-        if (seen_.emplace(*blob_name, offset, size).second) asked_[*blob_name] += size;  // the same bytes count once
-        if (asked_[*blob_name] > data.size()) {
+        std::uint64_t& asked = asked_[*blob_name];
+        if (seen_.emplace(*blob_name, offset, size).second) asked += size;  // the same bytes count once
+        if (asked > data.size()) {
             throw error("the arrays of an episode are larger than the blob they lie in", file_, "size");
         }
         return {blob, data.data() + offset, type, std::move(shape), is_fortran};
