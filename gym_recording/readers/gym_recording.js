@@ -2108,7 +2108,7 @@ export function urlSource(url, names, init = {}) {
   const base = new URL(url, globalThis.location?.href);
   /** @type {Map<string, Promise<Uint8Array | null>>} */
   const whole = new Map();
-  /** @type {Promise<boolean> | undefined} */
+  /** @type {Promise<boolean | void> | undefined} */
   let knowsRange;
 
   /**
@@ -2130,7 +2130,7 @@ export function urlSource(url, names, init = {}) {
    */
   function remembered(name, response) {
     const known = whole.get(name);
-    if (known) return void response?.body?.cancel(), known;
+    if (known) return known;
     const found = (async () => bodyOf(response ?? (await request(name, {})), MAX_WHOLE, name))();
     whole.set(name, found);
     found.catch(() => whole.delete(name));
@@ -2145,9 +2145,13 @@ export function urlSource(url, names, init = {}) {
    * @returns {Promise<Uint8Array | null>}
    */
   async function blob(name, start, end) {
-    if ((await knowsRange) !== false) {
+    if (knowsRange === undefined || (await knowsRange)) {
       const asked = request(name, { Range: `bytes=${start}-${end - 1}` });
-      knowsRange ??= asked.then(({ status }) => status !== 200).catch(() => true); // the others wait for the first
+      // The others wait for the first, or they would all get the whole file.
+      knowsRange ??= asked.then(
+        (response) => response.status !== 200 || void remembered(name, response),
+        () => true,
+      );
       const response = await asked;
       if (response.status !== 200) return part(response, start, end, name);
       knowsRange = Promise.resolve(false);
