@@ -4,6 +4,7 @@ nothing of the hostile recordings but what is good. Its own tests are tests/js; 
 import base64
 import itertools
 import json
+import re
 import shutil
 import subprocess
 from io import BytesIO
@@ -22,15 +23,16 @@ from gym_recording.values import VIEWS, parse_dtype
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs node, 18 or later")
-DRIVER = Path(__file__).parent / "drivers" / "dump.mjs"
+ROOT = Path(__file__).resolve().parent.parent
+DRIVER = ROOT / "tests" / "drivers" / "dump.mjs"
 MODULE = Path(gym_recording.__file__).parent / "readers" / "gym_recording.js"
 GOLDEN = sorted(path for path in [*(DATA / "golden").iterdir(), DATA / "version_2"] if path.is_dir())
 
 
-def run_node(*arguments, code=0):
+def run_node(*arguments, code=0, cwd=None):
     """What Node printed to stdout, or, with the exit code 1, to stderr."""
     command = [NODE, "--max-old-space-size=1024", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300)
+    done = subprocess.run(command, capture_output=True, cwd=cwd, encoding="utf-8", timeout=300)
     assert done.returncode == code, done.stderr[-2000:]
     assert bool(done.stdout) == (code == 0), "a driver that prints nothing"
     return done.stdout if code == 0 else done.stderr
@@ -189,6 +191,15 @@ def test_what_is_hostile_ends_the_driver_with_its_error(hostile):
         if number % 60 == 0:
             alone = run_node(DRIVER, hostile[name], code=1 if "error" in printed else 0)
             assert alone == f"{printed['error']}\n" if "error" in printed else json.loads(alone) == printed
+
+
+def test_what_the_readme_shows_runs(tmp_path):
+    (program,) = re.findall(r"```js\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.S)
+    with TraceRecording(tmp_path / "recordings", durability="none") as recording:
+        recording.add_reset(np.array([1.5, 2]))
+        recording.add_step(0, np.array([3.0, 4]), 1, terminated=True, truncated=False)
+    (tmp_path / "program.mjs").write_text(program.replace("./gym_recording/readers/gym_recording.js", MODULE.as_uri()))
+    assert run_node("program.mjs", cwd=tmp_path) == "1 terminated [ 2, 2 ] Float64Array(2) [ 1.5, 2 ]\n"
 
 
 def test_checksums_of_blobs_are_compared_on_request(tmp_path):

@@ -1,7 +1,7 @@
 /**
  * Reads recordings of gym_recording, format versions 0, 1 and 2, in browsers and in Node 18 or later. FORMAT.md is the
- * text that this module implements. No dependencies, no build step; types are checked with
- * `tsc --allowJs --checkJs --strict --noEmit --target es2022 --lib es2022,dom,dom.asynciterable`.
+ * text that this module implements. No dependencies, no build step; `tsc --checkJs --strict` checks its types. Before
+ * Node 20.19 a copy of it needs the ending `.mjs`, or the `package.json` that lies beside it.
  *
  *     import { open, nodeSource } from "./gym_recording.js";
  *     const recording = await open(nodeSource("recordings"));
