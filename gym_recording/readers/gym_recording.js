@@ -109,6 +109,8 @@ export class TraceError extends Error {
     if (this.expected !== undefined) details.push(`expected ${this.expected}`);
     if (this.found !== undefined) details.push(`found ${this.found}`);
     this.message = details.length ? `${where} (${details.join(", ")})` : where;
+    const frames = this.stack?.indexOf("\n    at ") ?? -1; // V8 puts the message before them, and prints that
+    if (frames >= 0) this.stack = `${this.name}: ${this.message}${this.stack?.slice(frames)}`;
   }
 }
 
@@ -271,7 +273,7 @@ function parseJson(text) {
     if (count <= 15) return Number(source) + 0; // + 0: there is no integer -0
     const big = count <= MAX_INT_DIGITS ? BigInt(source) : MAX_INT;
     if (big >= MAX_INT || big <= -MAX_INT) throw new TraceError("an integer of too many bits", { expected: "at most 4096" });
-    return BigInt.asIntN(54, big) === big && Number.isSafeInteger(Number(big)) ? Number(big) : big;
+    return Number.isSafeInteger(Number(big)) ? Number(big) : big;
   }
 
   function string() {
@@ -1035,7 +1037,7 @@ export class TraceArray {
    * @param {number} t
    */
   at(t) {
-    if (!Number.isInteger(t) || t < 0 || t >= this.length) throw new RangeError(`row ${t} of ${this.length}`);
+    if (!Number.isInteger(t) || t < 0 || !(t < this.length)) throw new RangeError(`row ${t} of ${this.length}`);
     const size = this.bytes.length / this.length;
     return new TraceArray(this.#dtype, this.view, this.shape.slice(1), this.bytes.subarray(t * size, (t + 1) * size));
   }

@@ -209,7 +209,9 @@ test("texts are read with every escape, half characters too", async () => {
   assert.deepEqual(options, ["😀", "\ud800", '"\\\n\0', "ä😀"]);
 });
 
-test("an error has all its parts", () => {
+test("an error has all its parts, also where nobody catches it", async () => {
+  const caught = await episodeOf('"seed": 1.5').catch((error) => error);
+  assert.ok(caught.stack.startsWith(`TraceError: ${NAME}.json: episodes[0].seed: malformed (found 1.5)\n`), caught.stack);
   const error = new TraceError("malformed", { file: "f", field: "a.b", expected: "c", found: "d" });
   assert.equal(error.message, "f: a.b: malformed (expected c, found d)");
   assert.equal(String(error), "TraceError: f: a.b: malformed (expected c, found d)");
