@@ -66,9 +66,17 @@ __all__ = [
     "TraceRecordingWrapper",
     "TupleColumns",
     "__version__",
+    "get_include",
     "optimize_list_of_ndarrays",
     "scan_recorded_traces",
 ]
+
+
+def get_include() -> str:
+    """The directory of `gym_recording.hpp`, the reader for C++, as compilers want it."""
+    import os
+
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "readers")
 
 
 def __getattr__(name: str) -> Any:
