@@ -22,7 +22,8 @@ from gym_recording import TraceRecording
 from gym_recording.values import VIEWS, parse_dtype
 
 NODE = shutil.which("node")
-pytestmark = pytest.mark.skipif(NODE is None, reason="needs node, 18 or later")
+VERSION = subprocess.run([NODE, "--version"], capture_output=True, encoding="utf-8").stdout if NODE else "v0."
+pytestmark = pytest.mark.skipif(int(VERSION[1:].split(".")[0]) < 18, reason="needs node, 18 or later")
 ROOT = Path(__file__).resolve().parent.parent
 DRIVER = ROOT / "tests" / "drivers" / "dump.mjs"
 MODULE = Path(gym_recording.__file__).parent / "readers" / "gym_recording.js"

@@ -717,20 +717,19 @@ function parseLiteral(text) {
         }).found,
       );
     }
-    const word = /(?:True|False|None)\b|-?(?:0|[1-9][0-9]*)(?=L?\b)|'(?:[^'\\\0\n]|\\.)*'|"(?:[^"\\\0\n]|\\.)*"/y;
+    const word = /(?:True|False|None)\b|-?(?:0|[1-9][0-9]*)(?=L?\b)|[uU]?'(?:[^'\\\0\n]|\\.)*'|[uU]?"(?:[^"\\\0\n]|\\.)*"/y;
     word.lastIndex = at; // `accept` has skipped the blanks
     const match = word.exec(text)?.[0];
     if (match === undefined) throw fail();
     at = word.lastIndex;
-    if (match[0] === "'" || match[0] === '"') return match.slice(1, -1).replace(ESCAPE, unescaped);
+    if (/['"]$/.test(match)) return match.slice(/[uU]/.test(match[0]) ? 2 : 1, -1).replace(ESCAPE, unescaped);
     if (match === "True" || match === "False") return match === "True";
     if (match === "None") return null;
     if (text[at] === "L") at++; // of Python 2
     return Number(match);
   }
   const result = value(0);
-  accept("");
-  if (text.slice(at).trim() !== "") throw fail();
+  if (!/^[ \t\n\r\f]*$/.test(text.slice(at))) throw fail();
   return result;
 }
 
@@ -1513,7 +1512,7 @@ function readNpy(blob, { offset, shape, dtype, blob: file }) {
   if (length > 65536 || bytes.length < length) throw fail("not a .npy header");
   let header, found;
   try {
-    header = parseLiteral(Array.from(bytes, (byte) => String.fromCharCode(byte)).join("").trim());
+    header = parseLiteral(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
     if (!(header instanceof Map) || [...header.keys()].sort().join() !== "descr,fortran_order,shape") throw fail("not a .npy header");
     const description = header.get("descr");
     found = typeof description === "string" ? parseDtype(description) : structure(description);
