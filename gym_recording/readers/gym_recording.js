@@ -9,11 +9,12 @@
  *     const { observations, actions } = await recording.episode(0);
  *     observations.shape; observations.data; observations.row(3);
  *
- * - Names are those of FORMAT.md. `recording`: `length`, `traces`, `problems`, `episode(i)`, `episodes(batch)`; it can be iterated.
+ * - Names are those of FORMAT.md. `recording` has `length`, `traces`, `problems`, `episode(i)` and `episodes(batch)`, and
+ *   can be iterated.
  * - A column is a `TraceArray`, `DictColumns` or `TupleColumns`, or an Array with one value for each step. All have
  *   `length`; the first three have `row(t)`.
- * - `array.data` is a typed array over the bytes: BigInt64Array for int64 (`array.numbers` has them as Numbers where that
- *   loses nothing), Float32Array for float16, bfloat16 and float8; complex numbers are pairs; text is an Array of strings.
+ * - `array.data` is a typed array over the bytes: BigInt64Array for int64 (`array.numbers` has them as Numbers, where
+ *   that loses nothing), Float32Array for float16, bfloat16 and float8. Complex numbers are pairs, text is strings.
  * - A dict is a Map, a tuple a `Tuple`, an integer beyond 2^53 a BigInt.
  * - An episode costs its header, and its own rows of the blobs. A few headers are remembered.
  * - Every byte is untrusted. What is wrong or missing is a `TraceError`, where it is reached.
@@ -154,8 +155,10 @@ function joined(part, rest) {
 
 // ---- names
 
-const NAME =
-  /^(openaigym\.trace\.[0-9]{1,20}\.[0-9]{1,20}(?:-[0-9a-f]{12})?)\.(?:manifest\.json|ep([0-9]{9,18})(?:\.(json)|(?:\.[0-9]{1,6})?\.bin))$/;
+const TRACE = String.raw`openaigym\.trace\.[0-9]{1,20}\.[0-9]{1,20}(?:-[0-9a-f]{12})?`;
+const NAME = new RegExp(
+  String.raw`^(${TRACE})\.(?:manifest\.json|ep([0-9]{9,18})(?:\.(json)|(?:\.[0-9]{1,6})?\.bin))$`,
+);
 
 /**
  * The parts of a file name; null for files that are none of ours.
@@ -163,7 +166,7 @@ const NAME =
  * @returns {Name | null}
  */
 function parseName(name) {
-  const match = typeof name === "string" && !name.endsWith("\n") ? NAME.exec(name) : null;
+  const match = typeof name === "string" ? NAME.exec(name) : null;
   if (!match) return null;
   if (match[2] === undefined) return { trace: match[1], kind: "manifest", first: 0n };
   return { trace: match[1], kind: match[3] ? "header" : "blob", first: BigInt(match[2]) };
@@ -183,7 +186,8 @@ const isCurrent = (trace) => /-[0-9a-f]{12}$/.test(trace);
 function compareText(a, b) {
   const [left, right] = [[...a], [...b]];
   for (let i = 0; i < Math.min(left.length, right.length); i++) {
-    if (left[i] !== right[i]) return /** @type {number} */ (left[i].codePointAt(0)) - /** @type {number} */ (right[i].codePointAt(0));
+    if (left[i] !== right[i])
+      return /** @type {number} */ (left[i].codePointAt(0)) - /** @type {number} */ (right[i].codePointAt(0));
   }
   return left.length - right.length;
 }
@@ -272,7 +276,8 @@ function parseJson(text) {
     if (isFloat) return new Float(Number(source));
     if (count <= 15) return Number(source) + 0; // + 0: there is no integer -0
     const big = count <= MAX_INT_DIGITS ? BigInt(source) : MAX_INT;
-    if (big >= MAX_INT || big <= -MAX_INT) throw new TraceError("an integer of too many bits", { expected: "at most 4096" });
+    if (big >= MAX_INT || big <= -MAX_INT)
+      throw new TraceError("an integer of too many bits", { expected: "at most 4096" });
     return Number.isSafeInteger(Number(big)) ? Number(big) : big;
   }
 
@@ -330,23 +335,25 @@ function parseJson(text) {
     switch (c) {
       case 34: // "
         return string();
-      case 91: { // [
+      case 91: {
+        // [
         /** @type {any[]} */
         const list = [];
         at++;
-        if (skip() === 93) return at++, list;
+        if (skip() === 93) return (at++, list);
         for (;;) {
           list.push(value(depth + 1));
           const next = skip();
           at++;
           if (next === 93) return list;
-          if (next !== 44) at--, fail();
+          if (next !== 44) (at--, fail());
         }
       }
-      case 123: { // {
+      case 123: {
+        // {
         const members = new Map();
         at++;
-        if (skip() === 125) return at++, members;
+        if (skip() === 125) return (at++, members);
         for (;;) {
           if (skip() !== 34) fail();
           const key = string();
@@ -357,7 +364,7 @@ function parseJson(text) {
           const next = skip();
           at++;
           if (next === 125) return members;
-          if (next !== 44) at--, fail();
+          if (next !== 44) (at--, fail());
         }
       }
       case 116:
@@ -464,7 +471,8 @@ function readDocument(bytes, file) {
     text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (error) {
     // A string of V8 has at most 2^29 characters.
-    const problem = bytes.length > 2 ** 29 - 25 ? "too large for one text of this JavaScript" : "not valid JSON: no UTF-8";
+    const problem =
+      bytes.length > 2 ** 29 - 25 ? "too large for one text of this JavaScript" : "not valid JSON: no UTF-8";
     throw new TraceError(problem, { file });
   }
   let value, lenient;
@@ -515,7 +523,12 @@ function documentVersion(document, file) {
   }
   if (version[0] !== 2) {
     const found = version.join(".").slice(0, 80);
-    throw new TraceError("of another version; a newer reader may read it", { file, field: "format.version", expected: "2.x", found });
+    throw new TraceError("of another version; a newer reader may read it", {
+      file,
+      field: "format.version",
+      expected: "2.x",
+      found,
+    });
   }
   return 2;
 }
@@ -617,7 +630,7 @@ const CODES = {
 const NAMES = Object.fromEntries(Object.entries(CODES).map(([name, code]) => [code, name]));
 const CODE = /^([<>|=]?)(\?|b1|[iu][1248]|f[248]|c8|c16|S[1-9][0-9]{0,8}|U[1-9][0-9]{0,7})$/;
 
-/** What is carried by unsigned integers: the carrier, and the bits of exponent and mantissa, the bias, what is special. */
+/** What unsigned integers carry: the carrier, the bits of exponent and mantissa, the bias, what is special. */
 /** @type {Record<string, [string, number, number, number, "ieee" | "fn" | "fnuz" | "fnu"]>} */
 const VIEWS = {
   bfloat16: ["uint16", 8, 7, 127, "ieee"],
@@ -639,7 +652,7 @@ const VIEWS = {
 function parseDtype(text) {
   if (text.length <= MAX_DTYPE_TEXT) {
     const match = CODE.exec(Object.hasOwn(CODES, text) ? CODES[text] : text);
-    if (match && !text.endsWith("\n")) return plainDtype(match[2] === "?" ? "b1" : match[2], match[1] === ">");
+    if (match) return plainDtype(match[2] === "?" ? "b1" : match[2], match[1] === ">");
     if (text[0] === "[" || text[0] === "{") {
       try {
         return structure(parseLiteral(text));
@@ -664,7 +677,15 @@ function plainDtype(code, big) {
   const unit = kind === "U" ? 4 : kind === "S" ? 1 : kind === "c" ? number / 2 : number;
   const little = `${unit === 1 ? "|" : "<"}${code}`;
   big = big && unit > 1;
-  return { name: NAMES[code] ?? little, code: little, stored: big ? `>${code}` : little, size, unit, big, fields: null };
+  return {
+    name: NAMES[code] ?? little,
+    code: little,
+    stored: big ? `>${code}` : little,
+    size,
+    unit,
+    big,
+    fields: null,
+  };
 }
 
 /**
@@ -717,7 +738,8 @@ function parseLiteral(text) {
         }).found,
       );
     }
-    const word = /(?:True|False|None)\b|-?(?:0|[1-9][0-9]*)(?=L?\b)|[uU]?'(?:[^'\\\0\n]|\\.)*'|[uU]?"(?:[^"\\\0\n]|\\.)*"/y;
+    const word =
+      /(?:True|False|None)\b|-?(?:0|[1-9][0-9]*)(?=L?\b)|[uU]?'(?:[^'\\\0\n]|\\.)*'|[uU]?"(?:[^"\\\0\n]|\\.)*"/y;
     word.lastIndex = at; // `accept` has skipped the blanks
     const match = word.exec(text)?.[0];
     if (match === undefined) throw fail();
@@ -764,7 +786,9 @@ function structure(description) {
     size = description.get("itemsize");
     if (![names, formats, offsets].every(Array.isArray)) throw new SyntaxError("no lists");
     if (formats.length !== names.length || offsets.length !== names.length) throw new SyntaxError("lists that differ");
-    names.forEach((/** @type {any} */ name, /** @type {number} */ i) => fields.push(field(name, formats[i], offsets[i])));
+    names.forEach((/** @type {any} */ name, /** @type {number} */ i) =>
+      fields.push(field(name, formats[i], offsets[i])),
+    );
   } else if (Array.isArray(description) && !(description instanceof Tuple)) {
     for (const item of description) {
       if (!(item instanceof Tuple) || item.length < 2 || item.length > 3) throw new SyntaxError("no field");
@@ -826,7 +850,9 @@ function descr(fields, size, which) {
   for (const { name, dtype, shape, offset, size } of fields) {
     if (offset > at) parts.push(`('', '|V${offset - at}')`);
     const base = dtype.fields ? dtype[which] : `'${dtype[which]}'`;
-    parts.push(`(${pythonText(name)}, ${base}${shape.length ? `, (${shape.join(", ")}${shape.length === 1 ? "," : ""})` : ""})`);
+    parts.push(
+      `(${pythonText(name)}, ${base}${shape.length ? `, (${shape.join(", ")}${shape.length === 1 ? "," : ""})` : ""})`,
+    );
     at = offset + size;
   }
   if (size > at) parts.push(`('', '|V${size - at}')`);
@@ -860,7 +886,8 @@ function swap(bytes, dtype) {
   if (!dtype.big) return;
   if (dtype.fields) {
     for (let at = 0; at < bytes.length; at += dtype.size) {
-      for (const { dtype: inner, offset, size } of dtype.fields) swap(bytes.subarray(at + offset, at + offset + size), inner);
+      for (const { dtype: inner, offset, size } of dtype.fields)
+        swap(bytes.subarray(at + offset, at + offset + size), inner);
     }
   } else {
     for (let at = 0; at < bytes.length; at += dtype.unit) bytes.subarray(at, at + dtype.unit).reverse();
@@ -904,7 +931,10 @@ function floatTable(name, bits, [, exponentBits, mantissaBits, bias, special]) {
       const mantissa = pattern & (2 ** mantissaBits - 1);
       const exponent = (pattern >> mantissaBits) & top;
       const negative = signed && pattern >> (bits - 1) === 1;
-      let value = exponent || !signed ? (1 + mantissa / 2 ** mantissaBits) * 2 ** (exponent - bias) : (mantissa / 2 ** mantissaBits) * 2 ** (1 - bias);
+      let value =
+        exponent || !signed
+          ? (1 + mantissa / 2 ** mantissaBits) * 2 ** (exponent - bias)
+          : (mantissa / 2 ** mantissaBits) * 2 ** (1 - bias);
       if (special === "ieee" && exponent === top) value = mantissa ? NaN : Infinity;
       if (special === "fn" && exponent === top && mantissa === 2 ** mantissaBits - 1) value = NaN;
       if (special === "fnuz" && pattern === 2 ** (bits - 1)) value = NaN;
@@ -991,7 +1021,9 @@ export class TraceArray {
     if (name[1] === "U" || name[1] === "S") {
       const unit = name[1] === "U" ? 4 : 1;
       const points = unit === 4 ? this.#over(Uint32Array) : this.bytes;
-      return Array.from({ length: product(this.shape) }, (_, i) => text(points.subarray((i * size) / unit, ((i + 1) * size) / unit)));
+      return Array.from({ length: product(this.shape) }, (_, i) =>
+        text(points.subarray((i * size) / unit, ((i + 1) * size) / unit)),
+      );
     }
     if (this.view) return this.#table(this.view, VIEWS[this.view]);
     if (name === "float16") return this.#table(name, ["uint16", 5, 10, 15, "ieee"]);
@@ -1149,7 +1181,9 @@ export class TupleColumns {
 function sameLength(columns) {
   const lengths = new Set(columns.map(({ length }) => length));
   if (lengths.size !== 1) {
-    throw new TraceError("the columns of a dict or tuple differ in length", { found: [...lengths].join(", ").slice(0, 80) });
+    throw new TraceError("the columns of a dict or tuple differ in length", {
+      found: [...lengths].join(", ").slice(0, 80),
+    });
   }
   return columns[0].length;
 }
@@ -1181,7 +1215,7 @@ export class Infos {
 }
 
 /**
- * An episode of T steps. `actions[t]` was applied to `observations[t]` and led to `observations[t + 1]`, with `rewards[t]`.
+ * An episode of T steps. `actions[t]` was applied to `observations[t]` and led to `observations[t + 1]`.
  * Members are those of FORMAT.md, section 6; what is not known is null. `seed` is a BigInt beyond 2^53.
  */
 export class Episode {
@@ -1280,7 +1314,11 @@ class Decoder {
       throw new TraceError("malformed", { file, field: "shape", expected: "a list of lengths", found: shown(shape) });
     }
     if (!shape.every(Number.isSafeInteger)) {
-      throw new TraceError("more rows than JavaScript counts", { file, field: "shape", found: shown(shape.join(", ")) });
+      throw new TraceError("more rows than JavaScript counts", {
+        file,
+        field: "shape",
+        found: shown(shape.join(", ")),
+      });
     }
     if (record.has("order") && record.get("order") !== "C") {
       throw new TraceError("malformed", { file, field: "order", expected: "C", found: shown(record.get("order")) });
@@ -1392,7 +1430,10 @@ class Decoder {
         throw new TraceError("malformed", { field: "items", expected: "[key, value]", found: shown(pair) });
       }
       keys.add(pair[0]);
-      result.set(plain(pair[0], this.bigint), within(pair[0], () => read(pair[1])));
+      result.set(
+        plain(pair[0], this.bigint),
+        within(pair[0], () => read(pair[1])),
+      );
     }
     return result;
   }
@@ -1456,7 +1497,8 @@ class Keys {
   /** @param {any} key */
   add(key) {
     const value = key instanceof Float ? key.value : typeof key === "boolean" ? Number(key) : key;
-    const same = typeof value === "string" ? `text ${value}` : Number.isInteger(value) ? String(BigInt(value)) : String(value);
+    const same =
+      typeof value === "string" ? `text ${value}` : Number.isInteger(value) ? String(BigInt(value)) : String(value);
     if (this.#seen.has(same)) throw new TraceError("a key stands twice", { field: this.field, found: shown(key) });
     this.#seen.add(same);
   }
@@ -1513,7 +1555,8 @@ function readNpy(blob, { offset, shape, dtype, blob: file }) {
   let header, found;
   try {
     header = parseLiteral(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
-    if (!(header instanceof Map) || [...header.keys()].sort().join() !== "descr,fortran_order,shape") throw fail("not a .npy header");
+    if (!(header instanceof Map) || [...header.keys()].sort().join() !== "descr,fortran_order,shape")
+      throw fail("not a .npy header");
     const description = header.get("descr");
     found = typeof description === "string" ? parseDtype(description) : structure(description);
   } catch (error) {
@@ -1523,7 +1566,11 @@ function readNpy(blob, { offset, shape, dtype, blob: file }) {
   if (!(lengths instanceof Tuple) || typeof order !== "boolean") throw fail("not a .npy header");
   if (lengths.length !== shape.length || !lengths.every((n, i) => n === shape[i]) || found.stored !== dtype.stored) {
     const expected = `${dtype.stored} (${shape.join(", ")})`.slice(0, 80);
-    throw new TraceError("the .npy header differs", { file, expected, found: `${found.stored} (${lengths.join(", ")})`.slice(0, 80) });
+    throw new TraceError("the .npy header differs", {
+      file,
+      expected,
+      found: `${found.stored} (${lengths.join(", ")})`.slice(0, 80),
+    });
   }
   const elements = blob.subarray(start + length, start + length + size);
   if (elements.length < size) throw fail("the array is not wholly there");
@@ -1627,7 +1674,8 @@ function place(trace, batches) {
   let end = 0n;
   for (const batch of batches) {
     const previous = trace.batches[trace.batches.length - 1];
-    if (previous?.count === 0) { // its header is damaged: this one tells how many it had
+    if (previous?.count === 0) {
+      // its header is damaged: this one tells how many it had
       const count = batch.first - previous.first;
       previous.count = count > 1n ? Number(count) : 1;
       end = previous.first + (count > 1n ? count : 1n);
@@ -1718,7 +1766,8 @@ async function readBatch(source, options, file) {
 async function blobSize(source, blob, least) {
   const size = source.size ? await source.size(blob) : Infinity;
   if (size === null) throw missingBlob(blob);
-  if (size < least) throw new TraceError("cut short", { file: blob, expected: `${least} bytes`, found: `${size} bytes` });
+  if (size < least)
+    throw new TraceError("cut short", { file: blob, expected: `${least} bytes`, found: `${size} bytes` });
   return size;
 }
 
@@ -1732,10 +1781,11 @@ const missingBlob = (file) => new TraceError("the blob is missing, and its episo
  */
 async function verify(source, blob, { start, size, crc32: expected }) {
   let crc = 0;
-  for (let at = start; at < size; ) {
+  for (let at = start; at < size;) {
     const bytes = await source.bytes(blob, at, Math.min(size, at + 2 ** 24));
     if (bytes === null) throw missingBlob(blob);
-    if (!bytes.length) throw new TraceError("cut short", { file: blob, expected: `${size} bytes`, found: `${at} bytes` });
+    if (!bytes.length)
+      throw new TraceError("cut short", { file: blob, expected: `${size} bytes`, found: `${at} bytes` });
     crc = crc32(bytes, crc);
     at += bytes.length;
   }
@@ -1952,9 +2002,21 @@ function decode(decoder, source) {
     if (!check(value)) throw new TraceError("malformed", { field: key, found: shown(value) });
     members.set(key, value);
   }
-  if (source.has("options")) members.set("options", within("options", () => decoder.value(source.get("options"))));
-  if (source.has("timestamps")) members.set("timestamps", within("timestamps", () => decoder.column(source.get("timestamps"))));
-  if (source.has("infos")) members.set("infos", within("infos", () => decoder.infos(source.get("infos"), arrays[0].length)));
+  if (source.has("options"))
+    members.set(
+      "options",
+      within("options", () => decoder.value(source.get("options"))),
+    );
+  if (source.has("timestamps"))
+    members.set(
+      "timestamps",
+      within("timestamps", () => decoder.column(source.get("timestamps"))),
+    );
+  if (source.has("infos"))
+    members.set(
+      "infos",
+      within("infos", () => decoder.infos(source.get("infos"), arrays[0].length)),
+    );
   return new Episode(arrays[0], arrays[1], arrays[2], members);
 }
 
@@ -2050,7 +2112,10 @@ export function fileSource(files) {
   for (const file of files) {
     if ((file.webkitRelativePath ?? "").split("/").length <= 2) byName.set(file.name, file);
   }
-  return fromFiles(async () => byName.keys(), async (name) => byName.get(name) ?? null);
+  return fromFiles(
+    async () => byName.keys(),
+    async (name) => byName.get(name) ?? null,
+  );
 }
 
 /**
@@ -2159,7 +2224,8 @@ export function urlSource(url, names, init = {}) {
       return (await remembered(name, response))?.slice(start, end) ?? null;
     }
     let bytes = await remembered(name);
-    if (bytes && bytes.length < end) { // it may have grown
+    if (bytes && bytes.length < end) {
+      // it may have grown
       whole.delete(name);
       bytes = await remembered(name);
     }
@@ -2194,7 +2260,10 @@ async function send(url, init, file) {
   try {
     return await fetch(url, init);
   } catch (error) {
-    throw new TraceError("cannot be fetched", { file, found: String(/** @type {any} */ (error).cause ?? error).slice(0, 80) });
+    throw new TraceError("cannot be fetched", {
+      file,
+      found: String(/** @type {any} */ (error).cause ?? error).slice(0, 80),
+    });
   }
 }
 
@@ -2207,7 +2276,11 @@ async function send(url, init, file) {
 function part(response, start, end, file) {
   const range = /^bytes ([0-9]+)-/.exec(response.headers.get("Content-Range") ?? ""); // other origins may hide it
   if (range && Number(range[1]) !== start) {
-    throw new TraceError("the server sent another range", { file, expected: `from ${start}`, found: `from ${range[1]}` });
+    throw new TraceError("the server sent another range", {
+      file,
+      expected: `from ${start}`,
+      found: `from ${range[1]}`,
+    });
   }
   return bodyOf(response, end - start, file);
 }

@@ -4,7 +4,15 @@
 //
 // With `--each` in front: any number of directories, a line for each; of one that cannot be read, {"error": text}.
 
-import { DictColumns, open, nodeSource, TraceArray, TraceError, Tuple, TupleColumns } from "../../gym_recording/readers/gym_recording.js";
+import {
+  DictColumns,
+  open,
+  nodeSource,
+  TraceArray,
+  TraceError,
+  Tuple,
+  TupleColumns,
+} from "../../gym_recording/readers/gym_recording.js";
 
 async function dump(directory, skip) {
   const recording = await open(nodeSource(directory), { bigint: true });
@@ -79,7 +87,8 @@ function value(item) {
 }
 
 function array({ code, view, shape, bytes }) {
-  if (/^.[US]/.test(code) && !shape.length) { // as a scalar of NumPy: without the NULs at its end, but for one character
+  if (/^.[US]/.test(code) && !shape.length) {
+    // as a scalar of NumPy: without the NULs at its end, but for one character
     const unit = code[1] === "U" ? 4 : 1;
     let count = bytes.length / unit;
     while (count > 1 && bytes.subarray((count - 1) * unit, count * unit).every((byte) => !byte)) count--;

@@ -44,7 +44,10 @@ test("big-endian numbers are swapped", async () => {
 });
 
 test("int64 is given as Numbers where that loses nothing", async () => {
-  assert.deepEqual((await read("int64", [2], BigInt64Array.of(-5n, 2n ** 53n - 1n))).numbers, Float64Array.of(-5, 2 ** 53 - 1));
+  assert.deepEqual(
+    (await read("int64", [2], BigInt64Array.of(-5n, 2n ** 53n - 1n))).numbers,
+    Float64Array.of(-5, 2 ** 53 - 1),
+  );
   assert.equal((await read("int64", [2], BigInt64Array.of(0n, 2n ** 53n + 1n))).numbers, null);
   assert.equal((await read("uint64", [2], BigUint64Array.of(0n, 2n ** 53n))).numbers, null);
   assert.deepEqual((await read("uint8", [2], Uint8Array.of(1, 2))).numbers, Uint8Array.of(1, 2));

@@ -10,8 +10,16 @@ function threeEpisodes() {
   const rows = (count, width) => Float32Array.from({ length: 3 * count * width }, (_, i) => i);
   const columns = {
     observations: blob.add("float32", [303, 4], rows(101, 4)),
-    actions: blob.add("int64", [300], BigInt64Array.from({ length: 300 }, (_, i) => BigInt(i))),
-    rewards: blob.add("float64", [300], Float64Array.from({ length: 300 }, (_, i) => i / 2)),
+    actions: blob.add(
+      "int64",
+      [300],
+      BigInt64Array.from({ length: 300 }, (_, i) => BigInt(i)),
+    ),
+    rewards: blob.add(
+      "float64",
+      [300],
+      Float64Array.from({ length: 300 }, (_, i) => i / 2),
+    ),
   };
   const episodes = [0, 1, 2].map((number) => {
     const part = (column, count, size) => {
@@ -62,7 +70,10 @@ test("arrays that lie side by side are read together", async () => {
   const source = new Counting(recording(blob, [{ observations, actions, rewards }]));
   const episode = await (await open(source)).episode(0);
   assert.equal(source.reads.filter(([name]) => name === blob.fn).length, 3);
-  assert.deepEqual(episode.observations.map((row) => row.data[15]), Array.from({ length: 101 }, (_, i) => i));
+  assert.deepEqual(
+    episode.observations.map((row) => row.data[15]),
+    Array.from({ length: 101 }, (_, i) => i),
+  );
 });
 
 test("blobs are read whole, and compared, on request", async () => {
@@ -97,7 +108,10 @@ test("episodes that are missing are named, and no other is touched", async () =>
   assert.equal(source.looks, 4);
   assert.deepEqual([read.length, read.problems.length], [6, 1]);
   assert.equal((await read.episode(2)).length, 100);
-  await assert.rejects(read.episode(4), complaint({ problem: "episodes 3..4 are missing", missing: true, file: /ep000000003/ }));
+  await assert.rejects(
+    read.episode(4),
+    complaint({ problem: "episodes 3..4 are missing", missing: true, file: /ep000000003/ }),
+  );
 });
 
 test("a listing that was made while a writer renamed is made again", async () => {
@@ -177,7 +191,15 @@ test("a dict keeps its order, whatever its keys are", async () => {
   const { options } = await episodeOf('"options": {"10": 1, "9": 2, "__proto__": 3, "constructor": {"a": []}}');
   assert.deepEqual([...options.keys()], ["10", "9", "__proto__", "constructor"]);
   const odd = await episodeOf('"options": {"__type": "dict", "items": [[2, "a"], ["2", "b"], [null, 1], [2.5, true]]}');
-  assert.deepEqual([...odd.options], [[2, "a"], ["2", "b"], [null, 1], [2.5, true]]);
+  assert.deepEqual(
+    [...odd.options],
+    [
+      [2, "a"],
+      ["2", "b"],
+      [null, 1],
+      [2.5, true],
+    ],
+  );
 });
 
 test("tuples are told from lists, and an unknown type is an error", async () => {
@@ -189,7 +211,11 @@ test("tuples are told from lists, and an unknown type is an error", async () => 
 
 for (const [name, text, problem] of [
   ["a key twice", '"a": 1, "\\u0061": 2', "a key stands twice"],
-  ["a dict with 1 and true as keys", '"options": {"__type": "dict", "items": [[1, 1], [true, 1]]}', "a key stands twice"],
+  [
+    "a dict with 1 and true as keys",
+    '"options": {"__type": "dict", "items": [[1, 1], [true, 1]]}',
+    "a key stands twice",
+  ],
   ["NaN", '"a": NaN', "not strict JSON"],
   ["a comma too many", '"a": [1,]', /not valid JSON/],
   ["a leading zero", '"a": 01', /not valid JSON/],
@@ -211,7 +237,10 @@ test("texts are read with every escape, half characters too", async () => {
 
 test("an error has all its parts, also where nobody catches it", async () => {
   const caught = await episodeOf('"seed": 1.5').catch((error) => error);
-  assert.ok(caught.stack.startsWith(`TraceError: ${NAME}.json: episodes[0].seed: malformed (found 1.5)\n`), caught.stack);
+  assert.ok(
+    caught.stack.startsWith(`TraceError: ${NAME}.json: episodes[0].seed: malformed (found 1.5)\n`),
+    caught.stack,
+  );
   const error = new TraceError("malformed", { file: "f", field: "a.b", expected: "c", found: "d" });
   assert.equal(error.message, "f: a.b: malformed (expected c, found d)");
   assert.equal(String(error), "TraceError: f: a.b: malformed (expected c, found d)");
@@ -236,18 +265,33 @@ test("columns of dicts and tuples give rows", async () => {
 test("infos give a dict for each observation", async () => {
   const blob = new Blob();
   const infos = [
-    { key: "lives", rows: blob.add("int64", [2], BigInt64Array.of(0n, 1n)), values: blob.add("int8", [2], Int8Array.of(5, 4)) },
+    {
+      key: "lives",
+      rows: blob.add("int64", [2], BigInt64Array.of(0n, 1n)),
+      values: blob.add("int8", [2], Int8Array.of(5, 4)),
+    },
     { key: 2, rows: blob.add("int64", [1], BigInt64Array.of(1n)), values: ["x"] },
   ];
   const episode = await (await open(new Counting(recording(blob, [{ ...plain(blob), infos }])))).episode(0);
   assert.equal(episode.infos.length, 2);
   assert.deepEqual([...episode.infos.row(0)], [["lives", 5]]);
-  assert.deepEqual([...episode.infos.row(1)], [["lives", 4], [2, "x"]]);
+  assert.deepEqual(
+    [...episode.infos.row(1)],
+    [
+      ["lives", 4],
+      [2, "x"],
+    ],
+  );
 });
 
 test("traces say what manifests do", async () => {
   const blob = new Blob();
-  const manifest = { created: "2026-01-02T03:04:05.000000Z", closed: true, env: { id: "Tiny-v0" }, metadata: [2 ** 53 - 1] };
+  const manifest = {
+    created: "2026-01-02T03:04:05.000000Z",
+    closed: true,
+    env: { id: "Tiny-v0" },
+    metadata: [2 ** 53 - 1],
+  };
   const { traces } = await open(new Counting(recording(blob, [plain(blob)], manifest)));
   assert.deepEqual([traces[0].created, traces[0].closed, traces[0].env.get("id")], [manifest.created, true, "Tiny-v0"]);
   assert.deepEqual([traces[0].metadata, traces[0].length, traces[0].error], [[2 ** 53 - 1], 1, null]);

@@ -100,13 +100,22 @@ test("what a server does not have is missing, and what it fails at is an error",
   const served = files();
   served.delete(`${NAME}.bin`);
   const { url } = await serve(served);
-  await assert.rejects((await open(urlSource(url, [MANIFEST]))).episode(0), complaint({ file: `${NAME}.bin`, missing: true }));
+  await assert.rejects(
+    (await open(urlSource(url, [MANIFEST]))).episode(0),
+    complaint({ file: `${NAME}.bin`, missing: true }),
+  );
   served.delete(`${NAME}.json`);
-  await assert.rejects((await open(urlSource(url, [MANIFEST]))).episode(0), complaint({ file: `${NAME}.json`, missing: true }));
+  await assert.rejects(
+    (await open(urlSource(url, [MANIFEST]))).episode(0),
+    complaint({ file: `${NAME}.json`, missing: true }),
+  );
   const broken = await serve(files(), () => [500, "no"]);
   const read = await open(urlSource(broken.url, [MANIFEST]));
   assert.match(read.problems[0].message, /manifest.json: cannot be fetched \(expected status 200 or 206, found 500\)/);
-  await assert.rejects(urlSource("http://127.0.0.1:1/", []).bytes(MANIFEST, 0, 1), complaint({ problem: "cannot be fetched" }));
+  await assert.rejects(
+    urlSource("http://127.0.0.1:1/", []).bytes(MANIFEST, 0, 1),
+    complaint({ problem: "cannot be fetched" }),
+  );
 });
 
 for (const [name, answer, problem] of [
@@ -117,7 +126,10 @@ for (const [name, answer, problem] of [
 ]) {
   test(`a server that sends ${name} is not believed`, async () => {
     const { url } = await serve(files(), (file) => (file.endsWith(".bin") ? answer : undefined));
-    await assert.rejects((await open(urlSource(url, [MANIFEST]))).episode(0), complaint({ file: `${NAME}.bin`, problem }));
+    await assert.rejects(
+      (await open(urlSource(url, [MANIFEST]))).episode(0),
+      complaint({ file: `${NAME}.bin`, problem }),
+    );
   });
 }
 
