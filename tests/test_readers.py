@@ -1,4 +1,4 @@
-"""The readers that need no Python give what that of Python gives: of every golden recording, case and hostile recording.
+"""The readers that need no Python read as that of Python does: every golden, tabled, damaged and hostile recording.
 
 A driver (tests/drivers) prints what its reader makes of a recording and judges nothing; `dumping` has the same of the
 reader of Python. The C++ driver is built by every compiler that is there, with every warning an error, under the
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import CASES, KINDS, play
+from cases import CASES, KINDS
 from conftest import DATA
 from dumping import dump
 from hostile import HOSTILE, put_recording
@@ -34,7 +34,7 @@ STREAMED = {"flush_interval": 0}
 
 # ---- the drivers
 
-STRICT = "-std=c++17 -Wall -Wextra -Wpedantic -Werror -O1 -g".split()
+STRICT = "-std=c++17 -Wall -Wextra -Wpedantic -Werror -g".split()
 SANITIZED = "-fsanitize=address,undefined -fno-sanitize-recover=all".split()
 
 
@@ -47,21 +47,14 @@ def build(request, tmp_path_factory):
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
-    def build(source):
+    def build(source, level="-O0"):
         program = base / f"{source.stem}-{request.param}"
         with open(f"{program}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not program.exists():
                 made = program.with_suffix(".made")
-                command = [
-                    compiler,
-                    *STRICT,
-                    *SANITIZED,
-                    f"-I{gym_recording.get_include()}",
-                    str(source),
-                    "-o",
-                    str(made),
-                ]
+                options = [*STRICT, *SANITIZED, level, f"-I{gym_recording.get_include()}"]
+                command = [compiler, *options, str(source), "-o", str(made)]
                 built = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
                 assert built.returncode == 0, built.stdout[:5000]
                 made.rename(program)
@@ -73,7 +66,7 @@ def build(request, tmp_path_factory):
 @pytest.fixture(scope="session")
 def driver(build):
     """The command of a driver."""
-    return [build(DRIVERS / "dump.cpp")]
+    return [build(DRIVERS / "dump.cpp", "-O1")]  # twice as long to build, half as long to run
 
 
 def run(driver, *arguments):
@@ -82,8 +75,7 @@ def run(driver, *arguments):
     done = subprocess.run(
         [*driver, *map(str, arguments)],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         env=environment,
         timeout=SECONDS,
     )
@@ -337,7 +329,7 @@ def originals(tmp_path_factory):
 TRIES = int(os.environ.get("READERS_TRIES", "25"))  # of each kind, part and compiler
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize("kind", ["changed", "damaged"])
 def test_what_is_damaged_is_refused_or_read_alike(driver, kind, part, originals, tmp_path):
     source = random.Random(f"{kind} {part} {os.environ.get('READERS_SEED', '')}")
@@ -350,9 +342,9 @@ def test_what_is_damaged_is_refused_or_read_alike(driver, kind, part, originals,
         for file, data in files.items():
             (directory / file).write_bytes(data)
         expected = outcome_of(lambda directory=directory: dump(directory))
-        code, found, error = run(driver, directory)
+        _, found, error = run(driver, directory)
         assert found == expected, (directory, error)
-        code, found, error = run(driver, "--skip", directory)
+        _, found, error = run(driver, "--skip", directory)
         expected = dump(directory, skip=True)
         assert found["episodes"] == json.loads(json.dumps(expected["episodes"])), directory
         assert len(found["errors"]) == len(expected["errors"]), directory

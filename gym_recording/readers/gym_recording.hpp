@@ -1283,9 +1283,10 @@ public:
     std::vector<value> const& items() const {
         return type() == kind::tuple ? std::get<tuple_value>(data).items : get<list_value>("a list or tuple").items;
     }
-    value const& operator[](std::size_t i) const {
-        if (i >= items().size()) throw error("no such item", "", "", "", std::to_string(i));
-        return items()[i];
+    template <class Index, class = std::enable_if_t<std::is_integral_v<Index>>>  // so that 0 is no pointer
+    value const& operator[](Index i) const {
+        if (std::uint64_t(i) >= items().size()) throw error("no such item", "", "", "", std::to_string(i));
+        return items()[std::size_t(i)];
     }
 
     /// The keys and values of a dict.
@@ -1309,7 +1310,7 @@ public:
     std::uint64_t rows() const {
         switch (type()) {
             case kind::list: return items().size();
-            case kind::tuple: return (*this)[std::size_t(0)].rows();
+            case kind::tuple: return (*this)[0].rows();
             case kind::dict: return members().empty() ? 0 : members()[0].second.rows();
             default: return shape().empty() ? 0 : shape()[0];
         }
@@ -1318,7 +1319,7 @@ public:
     /// Row t of a column, as a single value.
     value row(std::uint64_t t) const {
         switch (type()) {
-            case kind::list: return (*this)[std::size_t(t)];
+            case kind::list: return (*this)[t];
             case kind::tuple: {
                 tuple_value row;
                 for (value const& column : items()) row.items.push_back(column.row(t));
@@ -2272,7 +2273,10 @@ private:
             std::int64_t count = *member<std::int64_t>(entry, "len", file);
             if (count > detail::max_episodes) throw error("too many episodes", file, "batches.len", "", std::to_string(count));
             json const* first = entry.find("first");  // version 1 wrote null after a user threw the buffer away
-            if (first != nullptr && !first->is_null()) member<std::int64_t>(entry, "first", file);
+            auto const* large = first == nullptr ? nullptr : first->get<big_integer>();  // nobody looks at it
+            if (first != nullptr && !first->is_null() && (large == nullptr || large->digits[0] == '-')) {
+                member<std::int64_t>(entry, "first", file);
+            }
             if (name->trace != made.name || !listed.emplace(fn, count).second) {
                 throw error("not a batch of this trace, or listed twice", file, "batches.fn", "", detail::quoted(fn));
             }
