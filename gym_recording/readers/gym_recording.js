@@ -429,6 +429,8 @@ const hex8 = (crc) => crc.toString(16).padStart(8, "0");
 const isInteger = (value) => typeof value === "number" || typeof value === "bigint";
 /** @param {any} value */
 const isCount = (value) => isInteger(value) && value >= 0;
+/** @param {any} value */
+const isSmallCount = (value) => isCount(value) && value < 2n ** 63n;
 
 /** @type {Record<string, (value: any) => boolean>} */
 const KINDS = {
@@ -1027,6 +1029,7 @@ export class TraceArray {
     }
     if (this.view) return this.#table(this.view, VIEWS[this.view]);
     if (name === "float16") return this.#table(name, ["uint16", 5, 10, 15, "ieee"]);
+    if (name === "bool" && this.bytes.some((byte) => byte > 1)) return this.bytes.map((byte) => (byte ? 1 : 0));
     return this.#over(TYPED[name]);
   }
 
@@ -1277,9 +1280,9 @@ const MEMBERS = {
   ended_by: (value) => ["terminated", "truncated", "reset", "close", "crash"].includes(value),
   seed: isInteger,
   started: KINDS.text,
-  lane: isCount,
+  lane: isSmallCount,
   headless: KINDS.boolean,
-  gaps: (value) => Array.isArray(value) && value.every(isCount),
+  gaps: (value) => Array.isArray(value) && value.every(isSmallCount),
 };
 
 /** JSON values back to arrays and values, for one episode. First all records are checked, then their bytes are read. */
@@ -1353,14 +1356,19 @@ class Decoder {
   }
 
   /**
-   * What an object is: its `__type`, "object" if it has none. Old versions have no type but ndarray.
+   * What an object is: its `__type`, null if it has none. Old versions have no type but ndarray.
    * @param {Map<string, any>} value
    * @param {number} depth
    */
   kind(value, depth) {
-    let kind = value.has("__type") ? value.get("__type") : "object";
-    if (this.header.version < 2 && kind !== "ndarray") kind = "object";
-    if (kind !== "ndarray") checkDepth(depth);
+    const kind = value.get("__type");
+    if (kind !== "ndarray") {
+      checkDepth(depth);
+      if (this.header.version < 2 || !value.has("__type")) return null;
+      if (kind !== "tuple" && kind !== "dict") {
+        throw new TraceError("unknown", { field: "__type", expected: "ndarray, tuple or dict", found: shown(kind) });
+      }
+    }
     return kind;
   }
 
@@ -1416,11 +1424,8 @@ class Decoder {
    * @param {(item: any) => any} read
    */
   members(value, kind, read) {
-    if (kind === "object") {
+    if (kind === null) {
       return new Map([...value].map(([key, item]) => [/** @type {any} */ (key), within(key, () => read(item))]));
-    }
-    if (kind !== "dict") {
-      throw new TraceError("unknown", { field: "__type", expected: "ndarray, tuple or dict", found: shown(kind) });
     }
     const keys = new Keys("items");
     /** @type {Map<any, any>} */

@@ -86,7 +86,10 @@ function value(item) {
   return { text: item };
 }
 
-function array({ code, view, shape, bytes }) {
+function array(item) {
+  const { code, view, shape } = item;
+  let { bytes } = item;
+  if (code === "|b1") bytes = item.data; // 0 and 1, whatever other bytes there are
   if (/^.[US]/.test(code) && !shape.length) {
     // as a scalar of NumPy: without the NULs at its end, but for one character
     const unit = code[1] === "U" ? 4 : 1;

@@ -78,6 +78,7 @@ test("small floats are decoded", async () => {
 test("booleans, complex numbers and texts have rows of their own", async () => {
   const booleans = await read("bool", [2], Uint8Array.of(1, 0));
   assert.deepEqual([booleans.row(0), booleans.row(1), ...booleans.data], [true, false, 1, 0]);
+  assert.deepEqual([...(await read("bool", [2], Uint8Array.of(0, 7))).data], [0, 1]);
   const complex = await read("complex128", [2], Float64Array.of(1, 2, 3, 4));
   assert.deepEqual([...complex.row(1)], [3, 4]);
   const texts = await read("<U2", [2], Uint32Array.of(0x1f600, 97, 0, 0));
