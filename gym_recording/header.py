@@ -134,7 +134,7 @@ def read_episode(header: Header, index: int, buffer: Callable[[str], Any]) -> Ep
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
+    return type(value) is int and 0 <= value < 1 << 63  # what a reader in any language can hold
 
 
 _MEMBER_CHECKS: dict[str, Callable[[Any], bool]] = {
@@ -189,7 +189,10 @@ class _Decoder:
     def kind(self, value: dict[str, Any], depth: int) -> Any:
         """What an object is: its `__type`, "object" if it has none. Old versions have no type but ndarray."""
         kind = value.get("__type", "object")
-        kind = kind if kind == "ndarray" or self.header.version >= 2 else "object"
+        if kind != "ndarray" and self.header.version < 2:
+            kind = "object"
+        elif kind == "object" and "__type" in value:
+            raise _unknown_type(kind)
         if kind != "ndarray":
             _check_depth(depth)
         return kind
@@ -244,7 +247,7 @@ class _Decoder:
             yield from value.items()
             return
         if kind != "dict":
-            raise TraceError("unknown", field="__type", expected="ndarray, tuple or dict", found=repr(kind)[:80])
+            raise _unknown_type(kind)
         seen = set()
         for pair in member(value, "items", list, self.header.file):
             if not isinstance(pair, list) or len(pair) != 2 or isinstance(pair[0], (list, dict)):
@@ -281,6 +284,10 @@ class _Decoder:
                     raise TraceError("no such row", field="infos.rows", expected=f"0 to {rows - 1}", found=str(row))
                 infos[row][entry.get("key")] = value
         return infos
+
+
+def _unknown_type(kind: Any) -> TraceError:
+    return TraceError("unknown", field="__type", expected="ndarray, tuple or dict", found=repr(kind)[:80])
 
 
 def _check_depth(depth: int) -> None:

@@ -16,6 +16,7 @@ V is one of
 - `dtype` is NumPy's type string, little-endian (`<f4`, `|u1`, `|b1`, `<U5`, `|S5`), or of a structure the text that a
   recording of version 2 has. `hex` has the bytes in C order, little-endian; of a structure, as they are in the blob.
 - Text without dimensions loses the NULs at its end, as NumPy's scalars do; one of nothing else keeps one: `<U1`.
+- A bool is 00 or, where the blob has any other byte, 01.
 - A float is its 8 little-endian bytes.
 - Without `--skip` the first problem goes to stderr, the exit code is 1, and nothing else is printed; `errors` is empty.
   With it, a batch that has a problem is left out, and `errors` has a text for each.
@@ -81,6 +82,8 @@ def array(item):
     if dtype.kind not in "SU" and dtype.name in VIEWS:
         carrier = np.dtype(VIEWS[dtype.name]).newbyteorder("<")
         return {"dtype": carrier.str, "view": dtype.name, "shape": shape, "hex": item.tobytes().hex()}
+    if dtype.kind == "b":
+        item = item.view("u1") != 0
     little = item.astype(dtype.newbyteorder("<"))
     data = little.tobytes()
     if dtype.kind in "SU" and not shape:

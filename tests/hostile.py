@@ -338,7 +338,7 @@ record(
 record("npyfile", {"of another batch": f"{TRACES[2]}.ep000000000.bin"}, (2,), error="npyfile")
 record("order", {repr(order): order for order in ("F", "A", "c", "", 1, None, [])}, WITH_SIZE, error="order")
 record("view", {repr(view): view for view in ("bfloat16", "float32", "object", "", 3, [], {})}, WITH_SIZE, error="view")
-record("__type", {repr(kind): kind for kind in ("list", "Ndarray", "", 3, None, True, [], {})}, (2,), error="__type")
+record("__type", {repr(kind): kind for kind in ("list", "object", "Ndarray", "", 3, None, True, [], {})}, (2,), error="__type")
 records(
     "a record",
     {
@@ -484,8 +484,8 @@ for member, values in {
     "terminated": (1, None, "true"),
     "ended_by": ("bored", None, 3, []),
     "seed": (True, 1.5, "1", None),
-    "lane": (-1, True, 10.0**30),
-    "gaps": ([-1], [True], {}, [0.5], [nested(500)]),
+    "lane": (-1, True, 10.0**30, 2**63),
+    "gaps": ([-1], [True], [2**63], {}, [0.5], [nested(500)]),
     "started": (3, None, []),
     "headless": (1, True, None),
     "timestamps": (3, None, "now"),

@@ -2273,7 +2273,10 @@ private:
             std::int64_t count = *member<std::int64_t>(entry, "len", file);
             if (count > detail::max_episodes) throw error("too many episodes", file, "batches.len", "", std::to_string(count));
             json const* first = entry.find("first");  // version 1 wrote null after a user threw the buffer away
-            if (first != nullptr && !first->is_null()) member<std::int64_t>(entry, "first", file);
+            auto const* large = first == nullptr ? nullptr : first->get<big_integer>();  // nobody looks at it
+            if (first != nullptr && !first->is_null() && (large == nullptr || large->digits[0] == '-')) {
+                member<std::int64_t>(entry, "first", file);
+            }
             if (name->trace != made.name || !listed.emplace(fn, count).second) {
                 throw error("not a batch of this trace, or listed twice", file, "batches.fn", "", detail::quoted(fn));
             }

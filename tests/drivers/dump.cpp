@@ -43,8 +43,11 @@ void text(std::string const& s) {
 }
 
 void print(array const& a) {
-    auto data = a.bytes();
-    std::size_t size = data.size();
+    static_assert(sizeof(bool) == 1);
+    auto const flags = a.dtype().kind == 'b' ? std::optional(a.as<bool>()) : std::nullopt;
+    auto const all = a.bytes();
+    auto const* data = flags ? reinterpret_cast<unsigned char const*>(flags->data()) : all.data();
+    std::size_t size = all.size();
     std::string code = a.dtype().code();
     std::size_t unit = a.dtype().kind == 'U' ? 4 : a.dtype().kind == 'S' ? 1 : 0;
     if (unit != 0 && a.shape().empty()) {  // text without dimensions loses the NULs at its end
@@ -61,7 +64,7 @@ void print(array const& a) {
     out += ", \"shape\": [";
     for (std::size_t i = 0; i < a.shape().size(); ++i) out += (i ? ", " : "") + std::to_string(a.shape()[i]);
     out += "], \"hex\": \"";
-    hex(data.data(), size);
+    hex(data, size);
     out += "\"}}";
 }
 
