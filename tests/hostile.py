@@ -338,7 +338,12 @@ record(
 record("npyfile", {"of another batch": f"{TRACES[2]}.ep000000000.bin"}, (2,), error="npyfile")
 record("order", {repr(order): order for order in ("F", "A", "c", "", 1, None, [])}, WITH_SIZE, error="order")
 record("view", {repr(view): view for view in ("bfloat16", "float32", "object", "", 3, [], {})}, WITH_SIZE, error="view")
-record("__type", {repr(kind): kind for kind in ("list", "object", "Ndarray", "", 3, None, True, [], {})}, (2,), error="__type")
+record(
+    "__type",
+    {repr(kind): kind for kind in ("list", "object", "Ndarray", "", 3, None, True, [], {})},
+    (2,),
+    error="__type",
+)
 records(
     "a record",
     {
