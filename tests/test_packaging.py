@@ -144,6 +144,15 @@ def test_an_installed_wheel_has_the_command(installed, tmp_path):
         assert "record" in run(installed / command[0], *command[1:], "--help", cwd=tmp_path)
 
 
+def test_an_installed_wheel_has_the_header_for_cpp(installed, tmp_path):
+    where = run(installed / "python", "-c", "import gym_recording; print(gym_recording.get_include())", cwd=tmp_path)
+    assert installed.parent.resolve() in Path(where.strip()).resolve().parents
+    assert (
+        Path(where.strip(), "gym_recording.hpp").read_bytes()
+        == (ROOT / "gym_recording" / "readers" / "gym_recording.hpp").read_bytes()
+    )
+
+
 @pytest.mark.parametrize("command", [MAIN_JOB, TEST_COMMAND])
 def test_ci_runs_the_commands_of_the_readme_word_for_word(command):
     assert command in (ROOT / "README.md").read_text(encoding="utf-8")
