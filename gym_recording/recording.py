@@ -255,7 +255,8 @@ class TraceRecording:
         Raises:
             TraceError, ClosedError: as `add_reset`.
         """
-        self.end(lane)
+        if lane.running or lane.dirty or lane.lost:
+            self.end(lane)
         lane.reset(observation, seed, options, info, utc_now())
 
     def end(self, lane: Lane) -> None:

@@ -203,7 +203,10 @@ def layers(env: Any) -> list[Any]:
     found: list[Any] = []
     while not (env is None or any(env is layer for layer in found)):  # `env` may be anything in an environment
         found.append(env)
-        env = getattr(env, "__dict__", {}).get("env")
+        try:  # not by `__dict__`: since Python 3.11, whoever looks there makes the attributes of that object slower
+            env = object.__getattribute__(env, "env")
+        except Exception:  # of no such attribute, or whatever a property of that name raises
+            break
     return found
 
 
