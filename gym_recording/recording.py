@@ -211,7 +211,8 @@ class TraceRecording:
             OSError: a flush was due and failed. The reset is recorded, the data is kept, the next flush tries again.
         """
         self.begin(self.lanes[lane], observation, seed, options, info)
-        self.flush_if_due(self.lanes[lane])
+        if self._full or time.monotonic() >= self.deadline:
+            self.flush_if_due()
 
     def add_step(
         self,
