@@ -109,8 +109,8 @@ def _open(path: str) -> int:
                 raise OSError(errno.EINVAL, "no regular file stands in the way of a lock", path)
             own = next((other for other in _descriptors.values() if _is_same(other, descriptor)), None)
             if own is not None:  # the directory has been renamed, or has several names; waiting would be for ever
-                os.close(descriptor)
-                return os.dup(own)  # which holds it until both are closed
+                held = os.dup(own)  # which holds it until both are closed
+                break
             if fcntl is not None:
                 with contextlib.suppress(OSError):  # a file system without locks: the age of the files must do
                     fcntl.flock(descriptor, fcntl.LOCK_EX)  # a repair may have it, and is through soon
@@ -120,6 +120,8 @@ def _open(path: str) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
+    os.close(descriptor)
+    return held
 
 
 def _say(path: str) -> None:

@@ -266,17 +266,16 @@ class _Repair:
         with contextlib.suppress(TraceError, FileNotFoundError):
             members = read_manifest(files.read(self.directory, self.manifest, MAX_JSON_BYTES), self.manifest)
         error = self.trace.error
-        if error is not None and isinstance(error.__cause__, OSError):  # it may be as good as ever
+        if error is None:
+            if not self._is_due(members):
+                return
+        elif isinstance(error.__cause__, OSError):  # it may be as good as ever
             self.found.failed.append(f"{error}")
             return
-        if error is not None and (
-            error.field == "format.version" or not self.trace.batches
-        ):  # a newer version knows it
+        elif error.field == "format.version" or not self.trace.batches:  # a newer version knows it
             self.found.lost.append(f"{error}")
             return
-        if error is None and not self._is_due(members):
-            return
-        if error is not None:
+        else:
             kept = self._keep_damaged()
             self.found.lost.append(f"{error}; what it alone said is lost, its bytes are kept as {kept}")
             members = {}

@@ -166,7 +166,6 @@ class Write:
         self.first = stream.first or 0
         self.last = "ended_by" in episode
         self.columns: list[str] = []
-        self.texts: list[str] = []
         self.rows: list[Any] = []
         self.states: dict[Blob, tuple[int, int, int]] = {}
         self.unsynced: list[str] = []
