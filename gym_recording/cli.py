@@ -11,19 +11,18 @@ import errno
 import importlib
 import importlib.util
 import json
-import math
 import os
 import sys
-from collections import Counter
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
 from . import __version__, files
 from .check import Report, check_recording
 from .errors import TraceError, missing_package
-from .format import is_current, parse_name
-from .playback import Trace, TraceRecordingReader
+from .format import parse_name
+from .info import INFO_KEYS, counted, info_lines, summary
+from .playback import TraceRecordingReader
 from .repair import repair_recording
 from .spaces import LIBRARIES
 from .wrappers import TraceRecordingWrapper
@@ -37,23 +36,6 @@ exit codes:
   3    repair: recovered, but something was lost
   130  interrupted; what was recorded is kept
 """
-_INFO_KEYS = """\
---json prints one object, with null where a recording does not say:
-  directory   as it was given
-  traces      list of {name, created, closed, repaired, env, observation_space, action_space, metadata,
-              episodes}
-  episodes    how many
-  steps       how many, of all episodes
-  returns     {episodes, min, mean, max}: sums of rewards, of the episodes whose rewards are numbers;
-              what is not finite is text: "nan", "inf", "-inf"
-  lengths     {episodes, min, mean, max}: steps of an episode
-  ended_by    {reason: episodes}; "unknown" in old recordings, and while an episode runs
-  bytes       on disk
-  files       how many
-  errors      list of text: what is missing or damaged, and left out above
-"""
-_STATISTICS = ("min", "mean", "max")
-_MAX_TEXT, _MAX_DEPTH = 200, 8  # characters of an id or a space; spaces in spaces
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -95,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     record.add_argument("--episodes", metavar="N", type=_at_least(1), required=True, help="how many")
     record.add_argument("--seed", metavar="S", type=_at_least(0), help="of the actions; reset number i gets S + i")
     record.add_argument("--library", choices=LIBRARIES, help="default: gymnasium if it is installed, else gym")
-    info = add("info", _info, "say what is in a recording", epilog=f"{_INFO_KEYS}\n{_EXIT_CODES}")
+    info = add("info", _info, "say what is in a recording", epilog=f"{INFO_KEYS}\n{_EXIT_CODES}")
     info.add_argument("directory", metavar="DIRECTORY")
     info.add_argument("--json", action="store_true", help="as one JSON object")
     check = add("check", _check, "check a recording against every rule of the format, checksums included")
@@ -130,10 +112,6 @@ def _fail(text: str) -> int:
     return 1
 
 
-def _count(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number} {noun}{'' if number == 1 else plural}"
-
-
 def _record(args: argparse.Namespace) -> int:
     env = TraceRecordingWrapper(_make(_library(args.library), args.env_id), args.directory)
     steps, interrupted = 0, False
@@ -151,8 +129,8 @@ def _record(args: argparse.Namespace) -> int:
         interrupted = True
     finally:
         env.close()
-    episodes = _count(sum(batch["len"] for batch in env.recording.batches), "episode")
-    what = f"interrupted: kept {episodes}" if interrupted else f"recorded {episodes}, {_count(steps, 'step')},"
+    episodes = counted(sum(batch["len"] for batch in env.recording.batches), "episode")
+    what = f"interrupted: kept {episodes}" if interrupted else f"recorded {episodes}, {counted(steps, 'step')},"
     _say(f"{what} of {args.env_id} in {args.directory}")
     return 130 if interrupted else 0
 
@@ -183,109 +161,18 @@ def _progress(episodes: int) -> Any:
 def _info(args: argparse.Namespace) -> int:
     names = [name for name in os.listdir(args.directory) if parse_name(name) is not None]
     with TraceRecordingReader(args.directory, on_error="skip") as reader, np.errstate(all="ignore"):
-        info = _summary(reader)
+        info = summary(reader)
         info.update(
             bytes=files.total_size(args.directory, names), files=len(names), errors=list(map(str, reader.errors))
         )
     if args.json:
         print(json.dumps(info, indent=2, allow_nan=False))
     else:
-        for line in _info_lines(info):
+        for line in info_lines(info):
             _say(line)
         for error in info["errors"]:
             _fail(error)
     return 1 if info["errors"] else 0
-
-
-def _summary(reader: TraceRecordingReader) -> dict[str, Any]:
-    lengths: list[int] = []
-    returns: list[float] = []
-    ended_by: Counter[str] = Counter()
-    for episode in reader:
-        lengths.append(len(episode))
-        returns += _return(episode.rewards)
-        ended_by[episode.ended_by or "unknown"] += 1
-    return {
-        "directory": reader.directory,
-        "traces": [_trace_summary(trace) for trace in reader.traces],
-        "episodes": len(lengths),
-        "steps": sum(lengths),
-        "returns": _statistics(returns),
-        "lengths": _statistics(lengths),
-        "ended_by": dict(ended_by),
-    }
-
-
-def _trace_summary(trace: Trace) -> dict[str, Any]:
-    spaces = {key: trace.env.get(key) for key in ("observation_space", "action_space")}
-    return {
-        "name": trace.name,
-        "created": trace.created or None,
-        "closed": trace.closed if is_current(trace.name) and trace.error is None else None,
-        "repaired": trace.repaired or None,
-        "env": str(trace.env["id"])[:_MAX_TEXT] if "id" in trace.env else None,
-        **{key: None if space is None else _space(space) for key, space in spaces.items()},
-        "metadata": trace.metadata,
-        "episodes": len(trace),
-    }
-
-
-def _return(rewards: Any) -> list[float]:
-    """The sum of the rewards if they are real numbers, one per step; else nothing."""
-    if isinstance(rewards, list):  # ints and floats mixed, ints beyond int64; or anything
-        real = (int, float, np.bool_, np.integer, np.floating)
-        try:
-            return [sum(map(float, rewards))] if all(isinstance(reward, real) for reward in rewards) else []
-        except OverflowError:
-            return []
-    is_real = isinstance(rewards, np.ndarray) and rewards.ndim == 1 and rewards.dtype.kind in "biuf"
-    return [float(rewards.sum(dtype="float64"))] if is_real else []
-
-
-def _statistics(values: Sequence[float]) -> dict[str, Any] | None:
-    if not values:
-        return None
-    numbers = [getattr(np.array(values), key)().item() for key in _STATISTICS]
-    strict = [number if math.isfinite(number) else repr(number) for number in numbers]
-    return {"episodes": len(values), **dict(zip(_STATISTICS, strict))}
-
-
-def _space(space: Any, depth: int = 0) -> str:
-    """A space of a manifest, which may be anything: `Box(low=0, high=255, shape=[210, 160, 3], dtype=uint8)`."""
-    if not isinstance(space, dict) or depth > _MAX_DEPTH:
-        return "?"
-    parts = space.get("spaces")
-    if isinstance(parts, (dict, list)):
-        items: Any = parts.items() if isinstance(parts, dict) else enumerate(parts)
-        texts = [f"{key}={_space(part, depth + 1)}" for key, part in items]
-    else:
-        uneven = [key for key in ("low", "high") if isinstance(space.get(key), list)]  # a bound for every element
-        texts = [f"{key}={value}" for key, value in space.items() if key not in ("type", *uneven)]
-    text = f"{space.get('type')}({', '.join(texts)})"
-    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "..."
-
-
-def _info_lines(info: dict[str, Any]) -> Iterator[str]:
-    if not info["traces"]:
-        yield f"{info['directory']}: nothing is recorded"
-        return
-    counts = [_count(len(info["traces"]), "trace"), _count(info["episodes"], "episode"), _count(info["steps"], "step")]
-    yield f"{info['directory']}: {', '.join(counts)}, {info['bytes']} bytes in {_count(info['files'], 'file')}"
-    for key in ("returns", "lengths"):
-        numbers = info[key] or {"episodes": 0}
-        texts = [f"{name} {float(numbers[name]):.8g}" for name in _STATISTICS if name in numbers]
-        if numbers["episodes"] < info["episodes"]:
-            texts.append(f"of {_count(numbers['episodes'], 'episode')}; the rewards of others are no numbers")
-        yield f"  {key:13}{', '.join(texts)}"
-    yield f"  ended by     {', '.join(f'{reason} {count}' for reason, count in sorted(info['ended_by'].items()))}"
-    for trace in info["traces"]:
-        state = ", repaired after a crash" if trace["repaired"] else ", not closed" if trace["closed"] is False else ""
-        yield f"{trace['name']}: {_count(trace['episodes'], 'episode')}{state}"
-        for key in ("created", "env", "observation_space", "action_space"):
-            if trace[key] is not None:
-                yield f"  {key.replace('_space', 's'):13}{trace[key]}"
-        if trace["metadata"] is not None:
-            yield f"  metadata     {json.dumps(trace['metadata'])[:_MAX_TEXT]}"
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -293,8 +180,12 @@ def _check(args: argparse.Namespace) -> int:
     problems = check_recording(args.directory, report)
     for line in [*map(str, problems), *[f"note: {note}" for note in report.notes]]:
         _say(line)
-    counts = _count(report.traces, "trace"), _count(report.batches, "batch", "es"), _count(report.episodes, "episode")
-    _say(f"checked {', '.join(counts)}: {_count(len(problems), 'problem')}")
+    counts = (
+        counted(report.traces, "trace"),
+        counted(report.batches, "batch", "es"),
+        counted(report.episodes, "episode"),
+    )
+    _say(f"checked {', '.join(counts)}: {counted(len(problems), 'problem')}")
     return 1 if problems else 0
 
 
@@ -305,5 +196,5 @@ def _repair(args: argparse.Namespace) -> int:
     for name, lines in (("done", found.done), ("alive", found.alive), ("lost", found.lost), ("failed", found.failed)):
         for line in lines:
             _say(f"{name}: {line}")
-    _say(f"repaired: {_count(len(found.done), 'change')}, {_count(len(found.lost), 'loss', 'es')}")
+    _say(f"repaired: {counted(len(found.done), 'change')}, {counted(len(found.lost), 'loss', 'es')}")
     return 1 if found.failed else 3 if found.lost else 0
