@@ -22,7 +22,7 @@ LAYERS = [
     {"format", "rows", "spaces", "process"},
     {"columns", "layout", "rebuild"},
     {"batch", "header"},
-    {"stream"},
+    {"stream", "sparse"},
     {"lane"},
     {"trace"},
     {"environment"},
@@ -52,7 +52,7 @@ WRAPPERS = {
     "wrappers.trace_recording",
     "wrappers.vector",
 }
-WRITING = {"columns", "lane", "stream", "process", "trace", "recording", *WRAPPERS}
+WRITING = {"columns", "sparse", "lane", "stream", "process", "trace", "recording", *WRAPPERS}
 READING = {"header", "index", "playback", "check", "info"}
 KNOWS_GYM = {"spaces", "rebuild", "environment", *WRAPPERS}
 BY_NAME = {"cli", "test_recording"}  # make environments, and so import the library that they are asked for
