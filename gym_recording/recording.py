@@ -56,8 +56,7 @@ class TraceRecording:
         durability: "fsync": what is committed survives a power cut. "none": it survives the end of the process only.
         infos: whether to record the info dicts.
         timestamps: whether to record when each step ended.
-        frames: whether to record the frames that `add_reset` and `add_step` are given: pictures that belong to the
-            observations, uint8, (height, width) or (height, width, channels).
+        frames: whether to record frames, which `add_reset` and `add_step` take: uint8 (height, width[, channels]).
         metadata: the user's own, JSON; it stands in the manifest.
         env: what is known of the environment, JSON; it stands in the manifest.
         library: the environment's library and its version, for the manifest.
@@ -259,9 +258,7 @@ class TraceRecording:
         self.flush_if_full()
 
     def begin(self, lane: Lane, observation: Any, **given: Any) -> None:
-        """Ends what runs in a lane and begins an episode, of which `given` is what `Lane.reset` takes.
-
-        Whoever records calls `flush_if_due` afterwards.
+        """Ends what runs in a lane and begins an episode, as `Lane.reset`. `flush_if_due` must be called afterwards.
 
         Raises:
             TraceError, ClosedError: as `add_reset`.
