@@ -34,7 +34,7 @@ LAYERS = [
     {"wrappers.dm_env", "wrappers.agents"},
     {"wrappers.pettingzoo"},
     {"wrappers"},
-    {"check", "info", "test_recording"},
+    {"check", "info", "test_recording", "video"},
     {"repair"},
     {"cli"},
     {"__main__"},
@@ -53,7 +53,7 @@ WRAPPERS = {
     "wrappers.vector",
 }
 WRITING = {"columns", "sparse", "lane", "stream", "process", "trace", "recording", *WRAPPERS}
-READING = {"header", "index", "playback", "check", "info"}
+READING = {"header", "index", "playback", "check", "info", "video"}
 KNOWS_GYM = {"spaces", "rebuild", "environment", *WRAPPERS}
 BY_NAME = {"cli", "test_recording"}  # make environments, and so import the library that they are asked for
 STANDARD_OR_NUMPY = {"numpy", "isal"}  # isal is tried, and zlib does where it is absent

@@ -169,7 +169,8 @@ def one_of(envs: Any, observation_space: Any, action_space: Any) -> Any:
     if spec is None and getattr(envs, "spec", None) is not None:
         spec = copy(envs.spec)
         spec.kwargs = {key: value for key, value in (spec.kwargs or {}).items() if key not in _OF_MAKE_VEC}
-    return SimpleNamespace(spec=spec, observation_space=observation_space, action_space=action_space)
+    metadata = getattr(envs, "metadata", None)
+    return SimpleNamespace(spec=spec, metadata=metadata, observation_space=observation_space, action_space=action_space)
 
 
 def base_of(envs: Any) -> Any:
