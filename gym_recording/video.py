@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from contextlib import suppress
 from typing import Any, Iterator, Sequence
 
 import numpy as np
@@ -72,13 +73,12 @@ def write_video(
         with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as ffmpeg:
             stdin: Any = ffmpeg.stdin
             try:
-                for picture in pictures:
-                    if picture is not None:
-                        _draw(canvas, picture)
-                    stdin.write(canvas.data)
-                stdin.close()
-            except BrokenPipeError:
-                pass  # it has ended, and says why
+                with suppress(BrokenPipeError):  # it has ended, and says why
+                    for picture in pictures:
+                        if picture is not None:
+                            _draw(canvas, picture)
+                        stdin.write(canvas.data)
+                    stdin.close()
             except BaseException:
                 ffmpeg.kill()
                 raise

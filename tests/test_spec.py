@@ -316,7 +316,8 @@ def everything(tmp_path_factory):
     wrappers = [SimpleNamespace(entry_point="some:Wrapper", kwargs={})]
     spec = SimpleNamespace(id="Some-v0", entry_point="some:Env", kwargs={"size": 3}, max_episode_steps=10)
     spec.additional_wrappers = wrappers
-    env = SimpleNamespace(spec=spec, observation_space=Discrete(), action_space=Discrete())
+    metadata = {"render_fps": 30}
+    env = SimpleNamespace(spec=spec, metadata=metadata, observation_space=Discrete(), action_space=Discrete())
     options = {"infos": True, "timestamps": True, "frames": True, "metadata": {"by": "me"}, "library": "gym 0.26.2"}
     with TraceRecording(directory, env=describe(env), **options) as recording:
         recording.lane.number = 1
