@@ -5,6 +5,7 @@ import gc
 import itertools
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
