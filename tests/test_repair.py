@@ -49,7 +49,8 @@ def ready():
 directory = sys.argv[1]
 """
 RUNNING = """
-recording = TraceRecording(directory, infos=True, timestamps=True, frames=True, metadata={"who": "me"}, flush_interval=1000)
+recorded = {"infos": True, "timestamps": True, "frames": True}
+recording = TraceRecording(directory, **recorded, metadata={"who": "me"}, flush_interval=1000)
 episode(recording, 0, 2)
 episode(recording, 1, 3)
 recording.save_complete()
