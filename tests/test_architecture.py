@@ -22,7 +22,7 @@ LAYERS = [
     {"format", "rows", "spaces", "process"},
     {"columns", "layout", "rebuild"},
     {"batch", "header"},
-    {"stream"},
+    {"stream", "sparse"},
     {"lane"},
     {"trace"},
     {"environment"},
@@ -34,7 +34,7 @@ LAYERS = [
     {"wrappers.dm_env", "wrappers.agents"},
     {"wrappers.pettingzoo"},
     {"wrappers"},
-    {"check", "info", "test_recording"},
+    {"check", "info", "test_recording", "video"},
     {"repair"},
     {"cli"},
     {"__main__"},
@@ -52,8 +52,8 @@ WRAPPERS = {
     "wrappers.trace_recording",
     "wrappers.vector",
 }
-WRITING = {"columns", "lane", "stream", "process", "trace", "recording", *WRAPPERS}
-READING = {"header", "index", "playback", "check", "info"}
+WRITING = {"columns", "sparse", "lane", "stream", "process", "trace", "recording", *WRAPPERS}
+READING = {"header", "index", "playback", "check", "info", "video"}
 KNOWS_GYM = {"spaces", "rebuild", "environment", *WRAPPERS}
 BY_NAME = {"cli", "test_recording"}  # make environments, and so import the library that they are asked for
 STANDARD_OR_NUMPY = {"numpy", "isal"}  # isal is tried, and zlib does where it is absent

@@ -9,6 +9,8 @@ import os
 import time
 import types
 import warnings
+import weakref
+from collections.abc import Mapping
 from typing import Any
 
 from ..environment import describe
@@ -18,9 +20,11 @@ from .adopted import Adopted
 from .api import (
     UNDERSCORED,
     era_of,
+    frame_arguments,
     library_of,
     library_version,
     refuse_lanes,
+    render,
     reset_arguments,
     reset_gives_info,
     resets_itself,
@@ -43,7 +47,8 @@ class TraceRecordingWrapper(Adopted):
     Args:
         env: an environment of gym or gymnasium; the wrapper is a `Wrapper` of that library.
         directory: where to; created if need be. None: a new temporary directory, see the attribute.
-        kwargs: as for `TraceRecording`: `infos`, `timestamps`, `metadata`, `durability`, `buffer_batch_size` and so on.
+        kwargs: as for `TraceRecording`: `infos`, `timestamps`, `metadata`, `durability` and so on. With
+            `frames=True`, the environment is rendered after every reset and step.
 
     Attributes:
         directory: str, absolute.
@@ -57,10 +62,12 @@ class TraceRecordingWrapper(Adopted):
     recording: TraceRecording
     env: Any
     _next_seed: int | None = None
+    _frame_arguments: Mapping[str, Any]  # of `render`
 
     def __init__(self, env: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
         self._adopt(env)
         refuse_lanes(kwargs)
+        self._frame_arguments = frame_arguments(env, self._library) if kwargs.get("frames") else {}
         saver = _argument_saver(self._library)
         if saver is not None:
             saver.__init__(self, directory=directory if directory is None else os.fspath(directory), **kwargs)
@@ -78,6 +85,17 @@ class TraceRecordingWrapper(Adopted):
             directory, **{"env": describe(env), "library": library_version(self._library), **kwargs}
         )
         self.directory = self.recording.directory
+        self._film()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._film()
+
+    def _film(self) -> None:
+        """Lets the lane render, where frames are recorded. Not in `step`, because most recordings have none."""
+        itself = weakref.ref(self)  # the recorder would keep the wrapper from being collected
+        if self.recording.lane.frames is not None:
+            self.recording.lane.camera = lambda: render(itself().env, itself()._frame_arguments)  # type: ignore[union-attr]
 
     def step(self, action: Any) -> Any:
         """Steps the environment, records the step, returns what the environment returned.
