@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .episode import DictColumns, Episode, TupleColumns
     from .errors import ClosedError, MissingEpisodesError, MissingPackageError, TraceError
     from .index import Trace
+    from .memory import MemoryDirectory
     from .playback import TraceRecordingReader, scan_recorded_traces
     from .recording import TraceRecording
     from .wrappers import (
@@ -32,6 +33,7 @@ _HOMES = {
     "ClosedError": "errors",
     "DictColumns": "episode",
     "Episode": "episode",
+    "MemoryDirectory": "memory",
     "MissingEpisodesError": "errors",
     "MissingPackageError": "errors",
     "Trace": "index",
@@ -53,6 +55,7 @@ __all__ = [
     "ClosedError",
     "DictColumns",
     "Episode",
+    "MemoryDirectory",
     "MissingEpisodesError",
     "MissingPackageError",
     "Trace",

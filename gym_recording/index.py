@@ -24,6 +24,7 @@ from .format import (
     parse_name,
     read_manifest,
 )
+from .memory import Directory
 
 
 @dataclass
@@ -127,7 +128,7 @@ class Index:
         count: reads the header of a name and gives the number of its episodes. Raises `TraceError`.
     """
 
-    def __init__(self, directory: str, count: Callable[[str], int]) -> None:
+    def __init__(self, directory: Directory, count: Callable[[str], int]) -> None:
         self._directory = directory
         self._count = count
         manifests: dict[str, str] = {}

@@ -17,6 +17,7 @@ from .errors import MissingEpisodesError, TraceError
 from .format import MAX_JSON_BYTES, crc32, parse_name, read_array
 from .header import Header, read_episode, read_header
 from .index import BatchFile, Index, Trace
+from .memory import Directory, MemoryDirectory, Place
 
 LISTINGS = 4  # one, and three more: a listing made while a writer renames may show a batch without the one before it
 CACHED_HEADERS = 8  # parsed, per reader, so that nested loops over one recording stay cheap
@@ -33,20 +34,20 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     reader can be pickled, and used in several processes.
 
     Args:
-        directory: the recording. One that does not exist has no episodes.
+        directory: the recording, a path or a `MemoryDirectory`. One that does not exist has no episodes.
         on_error: "raise": what is missing or damaged is an error where it is reached; the rest can be read by index.
             "skip": the first look is at everything, what is bad is left out and put in `errors`.
         verify: whether to compare the checksums of blobs when they are opened; those of documents always are.
         mmap: False reads blobs into memory: for places where others truncate files.
 
     Attributes:
-        directory: str, as it was given.
+        directory: as it was given.
         binfiles: the open blobs by name.
     """
 
     def __init__(
         self,
-        directory: str | os.PathLike[str],
+        directory: Place,
         *,
         on_error: str = "raise",
         verify: bool = False,
@@ -54,7 +55,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     ) -> None:
         if on_error not in ("raise", "skip"):
             raise TraceError("unknown", field="on_error", expected='"raise" or "skip"', found=repr(on_error))
-        self.directory = os.fsdecode(directory)
+        self.directory = directory if isinstance(directory, MemoryDirectory) else os.fsdecode(directory)
         self.on_error = on_error
         self.verify = verify
         self.mmap = mmap
@@ -66,13 +67,15 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     # ---- what is there
 
     @property
-    def directory(self) -> str:
+    def directory(self) -> Directory:
         return self._directory
 
     @directory.setter
-    def directory(self, directory: str) -> None:
+    def directory(self, directory: Directory) -> None:
         self._directory = directory
-        self._path = os.path.abspath(directory)  # the working directory may change, and differ elsewhere
+        self._path: Directory = directory
+        if not isinstance(directory, MemoryDirectory):
+            self._path = os.path.abspath(directory)  # the working directory may change, and differ elsewhere
 
     @property
     def traces(self) -> list[Trace]:
@@ -256,7 +259,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
 
     def load_npy(self, o: dict[str, Any]) -> Any:
         """The array that an array record describes."""
-        return read_array(o, self.get_binfile, self.directory)
+        return read_array(o, self.get_binfile, str(self.directory))
 
     def json_decode(self, o: dict[str, Any]) -> Any:
         """Array records become arrays, other objects stay as they are: an `object_hook` for `json`."""
@@ -281,7 +284,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
 
 
 def scan_recorded_traces(
-    directory: str | os.PathLike[str],
+    directory: Place,
     episode_cb: Callable[[Any, Any, Any], Any] | None = None,
     max_episodes: int | None = None,
 ) -> int:

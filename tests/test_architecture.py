@@ -17,7 +17,7 @@ MODULES = {
 
 # What each module may import from the package when it is loaded: lower layers, never its own or a higher one.
 LAYERS = [
-    {"errors"},
+    {"errors", "memory"},
     {"values", "files", "episode", "lock", "options"},
     {"format", "rows", "spaces", "process"},
     {"columns", "layout", "rebuild"},

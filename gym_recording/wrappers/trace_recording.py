@@ -13,6 +13,7 @@ from typing import Any
 
 from ..environment import describe
 from ..errors import TraceError
+from ..memory import Place
 from ..recording import TraceRecording
 from .adopted import Adopted
 from .api import (
@@ -42,11 +43,12 @@ class TraceRecordingWrapper(Adopted):
 
     Args:
         env: an environment of gym or gymnasium; the wrapper is a `Wrapper` of that library.
-        directory: where to; created if need be. None: a new temporary directory, see the attribute.
+        directory: where to; created if need be. None: a new temporary directory, see the attribute. A
+            `MemoryDirectory`: to memory.
         kwargs: as for `TraceRecording`: `infos`, `timestamps`, `metadata`, `durability`, `buffer_batch_size` and so on.
 
     Attributes:
-        directory: str, absolute.
+        directory: str, absolute; or the `MemoryDirectory`.
         recording: the `TraceRecording`.
 
     Raises:
@@ -58,12 +60,13 @@ class TraceRecordingWrapper(Adopted):
     env: Any
     _next_seed: int | None = None
 
-    def __init__(self, env: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
+    def __init__(self, env: Any, directory: Place | None = None, **kwargs: Any) -> None:
         self._adopt(env)
         refuse_lanes(kwargs)
         saver = _argument_saver(self._library)
         if saver is not None:
-            saver.__init__(self, directory=directory if directory is None else os.fspath(directory), **kwargs)
+            path = os.fspath(directory) if isinstance(directory, os.PathLike) else directory
+            saver.__init__(self, directory=path, **kwargs)
         arguments = era_of(self._library).init
         super().__init__(env, **arguments)  # type: ignore[call-arg]  # the library's Wrapper comes next
         for name in arguments:  # the environment's own holds
