@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .memory import MemoryDirectory
     from .playback import TraceRecordingReader, scan_recorded_traces
     from .recording import TraceRecording
+    from .replaying import EpisodeReplay, replay
     from .wrappers import (
         TraceRecordingAECWrapper,
         TraceRecordingDmEnvWrapper,
@@ -33,6 +34,7 @@ _HOMES = {
     "ClosedError": "errors",
     "DictColumns": "episode",
     "Episode": "episode",
+    "EpisodeReplay": "replaying",
     "MemoryDirectory": "memory",
     "MissingEpisodesError": "errors",
     "MissingPackageError": "errors",
@@ -47,6 +49,7 @@ _HOMES = {
     "TraceRecordingWrapper": "wrappers",
     "TupleColumns": "episode",
     "optimize_list_of_ndarrays": "columns",
+    "replay": "replaying",
     "scan_recorded_traces": "playback",
 }
 _MODULES = ("playback", "recording", "test_recording", "wrappers")
@@ -55,6 +58,7 @@ __all__ = [
     "ClosedError",
     "DictColumns",
     "Episode",
+    "EpisodeReplay",
     "MemoryDirectory",
     "MissingEpisodesError",
     "MissingPackageError",
@@ -71,6 +75,7 @@ __all__ = [
     "__version__",
     "get_include",
     "optimize_list_of_ndarrays",
+    "replay",
     "scan_recorded_traces",
 ]
 

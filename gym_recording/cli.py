@@ -1,4 +1,4 @@
-"""The program `gym-recording`: records an environment, says what is in a recording, checks and repairs one.
+"""The program `gym-recording`: records an environment, says what is in a recording, checks, repairs, replays one.
 
 A command is a function from parsed arguments to an exit code. What goes wrong is one line on stderr, no traceback. What
 is printed comes from files and is untrusted: it goes through `_say`. The format is not known here.
@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import sys
+from collections import Counter
 from typing import Any, Callable, Sequence
 
 import numpy as np
@@ -24,6 +25,7 @@ from .format import parse_name
 from .info import INFO_KEYS, counted, info_lines, summary
 from .playback import TraceRecordingReader
 from .repair import repair_recording
+from .replaying import replays
 from .spaces import LIBRARIES
 from .wrappers import TraceRecordingWrapper
 from .wrappers.api import make_arguments, reset, seed_samples, split_step
@@ -86,6 +88,12 @@ def _parser() -> argparse.ArgumentParser:
     repair.add_argument("directory", metavar="DIRECTORY")
     repair.add_argument(
         "--force", action="store_true", help="also where the writer may be alive: what it records is lost"
+    )
+    replay = add("replay", _replay, "play the recorded actions in the environment again, and compare what it returns")
+    replay.add_argument("directory", metavar="DIRECTORY")
+    replay.add_argument("--env", metavar="ID", help="the environment; default: what is recorded of it")
+    replay.add_argument(
+        "--ignore", metavar="PATH", action="append", default=[], help="not compared: infos.episode.t; may be repeated"
     )
     return parser
 
@@ -189,12 +197,32 @@ def _check(args: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
+def _need(directory: str) -> None:
+    if not os.path.isdir(directory):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
+
+
 def _repair(args: argparse.Namespace) -> int:
-    if not os.path.isdir(args.directory):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), args.directory)
+    _need(args.directory)
     found = repair_recording(args.directory, args.force)
     for name, lines in (("done", found.done), ("alive", found.alive), ("lost", found.lost), ("failed", found.failed)):
         for line in lines:
             _say(f"{name}: {line}")
     _say(f"repaired: {counted(len(found.done), 'change')}, {counted(len(found.lost), 'loss', 'es')}")
     return 1 if found.failed else 3 if found.lost else 0
+
+
+def _replay(args: argparse.Namespace) -> int:
+    _need(args.directory)
+    verdicts = Counter({"equal": 0, "different": 0, "unproven": 0})
+    with TraceRecordingReader(args.directory, on_error="skip") as reader:
+        for episode in replays(reader, args.env, ignore=args.ignore):
+            verdicts[episode.verdict] += 1
+            if episode.verdict != "equal":
+                _say(str(episode))
+        for error in reader.errors:
+            _fail(str(error))
+    total = sum(verdicts.values())
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+    _say(f"replayed {counted(total, 'episode')}: {counts}")
+    return 0 if total and verdicts["equal"] == total and not reader.errors else 1

@@ -136,7 +136,7 @@ sys.exit(main(["record", "Endless-v0", "here", "--episodes", "1", "--library", "
     ("arguments", "complaint"),
     [
         ([], "required"),
-        (["replay"], "invalid choice"),
+        (["rewind"], "invalid choice"),
         (["info"], "required: DIRECTORY"),
         (["record", "CartPole-v1", "here"], "required: --episodes"),
         (["record", "CartPole-v1", "here", "--episodes", "0"], "--episodes: 0 is less than 1"),

@@ -128,21 +128,30 @@ def make_arguments(library: ModuleType) -> dict[str, Any]:
     return {name: True} if name in inspect.signature(library.make).parameters else {}
 
 
-def reset(env: Any, seed: int | None) -> Any:
-    """Resets an environment with a seed, in its own way; None: without one.
+def reset(env: Any, seed: int | None, options: Any = None, wants_info: bool = False) -> Any:
+    """Resets an environment in its own way.
+
+    Args:
+        env: of any library and version.
+        seed: None: none is given.
+        options: likewise.
+        wants_info: that it returns an info, where it does so only if it is asked to.
 
     Raises:
         TraceError: it takes no seed.
     """
-    if seed is None:
-        return env.reset()
-    parameters = inspect.signature(env.unwrapped.reset).parameters.values()
-    if any(parameter.name == "seed" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return env.reset(seed=seed)
-    if not hasattr(env.unwrapped, "seed"):
-        raise TraceError("the environment takes no seed", field="--seed")
-    env.seed(seed)  # before gym 0.22
-    return env.reset()
+    arguments = {} if options is None else {"options": options}
+    parameters = inspect.signature(env.unwrapped.reset).parameters
+    if wants_info and "return_info" in parameters:
+        arguments["return_info"] = True
+    if seed is not None:
+        if "seed" in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+            arguments["seed"] = seed
+        elif hasattr(env.unwrapped, "seed"):
+            env.seed(seed)  # before gym 0.22
+        else:
+            raise TraceError("the environment takes no seed", field="--seed")
+    return env.reset(**arguments)
 
 
 def seed_samples(space: Any, seed: int) -> None:
