@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .index import Trace
     from .memory import MemoryDirectory
     from .playback import TraceRecordingReader, scan_recorded_traces
+    from .playback_env import PlaybackEnv
+    from .position import PlaybackAgent
     from .recording import TraceRecording
     from .replaying import EpisodeReplay, replay
     from .wrappers import (
@@ -38,6 +40,8 @@ _HOMES = {
     "MemoryDirectory": "memory",
     "MissingEpisodesError": "errors",
     "MissingPackageError": "errors",
+    "PlaybackAgent": "position",
+    "PlaybackEnv": "playback_env",
     "Trace": "index",
     "TraceError": "errors",
     "TraceRecording": "recording",
@@ -62,6 +66,8 @@ __all__ = [
     "MemoryDirectory",
     "MissingEpisodesError",
     "MissingPackageError",
+    "PlaybackAgent",
+    "PlaybackEnv",
     "Trace",
     "TraceError",
     "TraceRecording",

@@ -13,7 +13,6 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Any, Iterator
 
-from .agent import action_of
 from .batch import encode_batch
 from .difference import Difference, first_difference
 from .episode import Episode
@@ -23,6 +22,7 @@ from .header import read_episode, read_header
 from .index import Trace
 from .memory import MemoryDirectory, Place
 from .playback import TraceRecordingReader
+from .position import own
 from .rebuild import installed_library
 from .wrappers import TraceRecordingWrapper
 from .wrappers.api import library_of, make_arguments, reset
@@ -54,8 +54,9 @@ class EpisodeReplay:
 
     def __str__(self) -> str:
         lane = "" if self.lane is None else f" (lane {self.lane})"
-        parts = [self.verdict, *([str(self.difference)] if self.difference else [])]
-        return f"episode {self.number}{lane}: {', '.join(parts)}" + (f"; {self.reason}" if self.reason else "")
+        parts = [str(part) for part in (self.difference, self.reason) if part]
+        why = "; ".join(reversed(parts) if self.verdict == "unproven" else parts)
+        return f"episode {self.number}{lane}: {self.verdict}" + (f": {why}" if why else "")
 
 
 def replay(
@@ -184,7 +185,7 @@ class _Replayer:
         try:
             reset(self.env, episode.seed, episode.options, wants_info=bool(episode.infos and episode.infos[0]))
             for step in range(steps):
-                self.env.step(action_of(episode, step))
+                self.env.step(own(episode.actions[step]))
         except Exception as error:  # whatever environments raise
             what = "reset" if step < 0 else "step"
             text = f"{type(error).__name__}: {error}"[:200]

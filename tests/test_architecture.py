@@ -34,8 +34,8 @@ LAYERS = [
     {"wrappers.dm_env", "wrappers.agents"},
     {"wrappers.pettingzoo"},
     {"wrappers"},
-    {"difference", "agent"},
-    {"check", "info", "test_recording", "replaying"},
+    {"difference", "position"},
+    {"check", "info", "test_recording", "replaying", "playback_env"},
     {"repair"},
     {"cli"},
     {"__main__"},
@@ -55,7 +55,7 @@ WRAPPERS = {
 }
 WRITING = {"columns", "lane", "stream", "process", "trace", "recording", *WRAPPERS}
 READING = {"header", "index", "playback", "check", "info"}
-KNOWS_GYM = {"spaces", "rebuild", "environment", *WRAPPERS}
+KNOWS_GYM = {"spaces", "rebuild", "environment", "playback_env", *WRAPPERS}
 BY_NAME = {"cli", "replaying", "test_recording"}  # make environments, and so import the library that they are asked for
 STANDARD_OR_NUMPY = {"numpy", "isal"}  # isal is tried, and zlib does where it is absent
 

@@ -150,7 +150,7 @@ def test_a_leaf_of_a_dict_that_differs_from_a_step_on_is_named_with_that_step(li
     assert verdicts(results) == ["different", "different"]
     difference = results[0].difference
     assert (difference.step, difference.field, difference.by) == (step, "observations.image", 3)
-    assert str(results[0]).startswith(f"episode 0: different, at step {step}: observations.image differs by 3 (expec")
+    assert str(results[0]).startswith(f"episode 0: different: at step {step}: observations.image differs by 3 (expec")
     assert verdicts(replay(directory, lambda: make(library, Drifting, step), ignore=["observations.image"])) == [
         "equal",
         "equal",
@@ -266,6 +266,10 @@ def test_what_comes_before_the_first_seed_is_unproven_be_it_equal_or_not(library
     (result,) = replay(directory, env)
     assert result.verdict == "unproven"
     assert result.difference.step == 0
+    expected = (
+        "episode 0: unproven: neither its reset nor one before it had a seed; at step 0: observations differs by "
+    )
+    assert str(result).startswith(expected)
 
 
 def test_a_difference_after_a_reset_without_a_seed_says_what_else_may_be_why(library):
@@ -319,7 +323,7 @@ def test_a_recording_of_2017_has_no_seeds_and_is_unproven(library, tmp_path):
             {key: np.array(getattr(episode, key)) for key in ("observations", "actions", "rewards")}
         )
     assert verdicts(replay(old, lambda: make(library, Walk))) == ["unproven"]
-    with pytest.raises(TraceError, match="by a registered id.*; or say which environment it is: `env=`, `--env`"):
+    with pytest.raises(TraceError, match=r"by a registered id.*; or say which environment it is: `env=`, `--env`"):
         replay(old)
 
 
@@ -385,7 +389,7 @@ def test_what_is_no_environment_is_refused(library):
     for env in (3, lambda: None):
         with pytest.raises(TraceError, match="env: no environment"):
             replay(directory, env)
-    with pytest.raises(TraceError, match="Nowhere-v0: .* cannot make it"):
+    with pytest.raises(TraceError, match=r"Nowhere-v0: .* cannot make it"):
         replay(directory, "Nowhere-v0")
     with pytest.raises(TraceError, match="by a registered id"):
         replay(directory)

@@ -186,6 +186,14 @@ def split_step(result: Any, env: Any = None) -> tuple[Any, Any, Any, Any, Any]:
     return _STEPS[count](env, *result)
 
 
+def join_step(library: ModuleType, *values: Any) -> tuple[Any, ...]:
+    """What `step` of this library returns, of the five values of today."""
+    if era_of(library).reset_info:
+        return values
+    observation, reward, terminated, truncated, info = values
+    return observation, reward, terminated or truncated, {**info, TRUNCATED: True} if truncated else info
+
+
 def _split_done(env: Any, observation: Any, reward: Any, done: Any, info: Any) -> tuple[Any, Any, Any, Any, Any]:
     """`done` is an end or a time limit: the info says which, or else the limits do; None is what nobody knows."""
     if not done:
