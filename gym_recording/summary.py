@@ -52,7 +52,7 @@ class Summary:
         return f"<Summary of {len(self)} episodes>"
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`, a row per episode: `started` as time, the rest with dtypes that know what is missing.
+        """A `pandas.DataFrame`, a row per episode: `started` as time; dtypes that know what is missing.
 
         Raises:
             MissingPackageError: pandas is not installed.
@@ -63,7 +63,10 @@ class Summary:
             raise missing_package("pandas", "to_pandas", "pandas") from None
         frame = pandas.DataFrame({field.name: getattr(self, field.name) for field in fields(self)})
         frame["started"] = pandas.to_datetime(frame["started"], errors="coerce", utc=True, format="ISO8601")
-        return frame.convert_dtypes(convert_floating=False)
+        dtypes = {"ended_by": "string", "terminated": "boolean", "truncated": "boolean", "lanes": "Int64"}
+        if all(seed is None or -(2**63) <= seed < 2**63 for seed in self.seeds):
+            dtypes["seeds"] = "Int64"
+        return frame.astype(dtypes)
 
 
 def summarize(traces: list[Trace], outlines: Iterable[tuple[int, Any, Outline]]) -> Summary:

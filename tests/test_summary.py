@@ -124,6 +124,9 @@ def test_pandas_gets_a_row_per_episode_with_dtypes_that_know_what_is_missing(tmp
     assert frame["seeds"].dtype == "Int64" and frame["seeds"][0] == 3 and frame["seeds"][1] is pandas.NA
     assert frame["terminated"].dtype == "boolean"
     assert (frame["ended_by"] == "terminated").tolist() == [True, False]
+    with TraceRecording(tmp_path, durability="none") as recording:
+        recording.add_reset(0.5, seed=2**70)
+    assert TraceRecordingReader(tmp_path).summary().to_pandas()["seeds"].tolist()[::2] == [3, 2**70]
     empty = TraceRecordingReader(tmp_path / "none").summary().to_pandas()
     assert (len(empty), list(empty)) == (0, list(frame))
 
