@@ -52,12 +52,13 @@ class Leaf(NamedTuple):
     """The rows that a block has of one leaf, as one array.
 
     Attributes:
-        blob: its name; empty if the array lies in none: the rows are those of the one episode of the block.
+        blob: its name; empty if rows have no bytes; None if the array is no part of one: the block has one episode, and
+            these are its rows.
         offset, rows: where in the blob it begins, and how many rows it has.
         dtype, shape: of a row.
     """
 
-    blob: str
+    blob: str | None
     offset: int
     rows: int
     dtype: np.dtype[Any]
@@ -75,6 +76,13 @@ class Leaf(NamedTuple):
         return np.ndarray((self.rows, *self.shape), self.dtype, data, self.offset)
 
 
+class Block(NamedTuple):
+    """Episodes of a batch whose rows lie in the same arrays."""
+
+    form: Form
+    leaves: dict[Path, Leaf]
+
+
 class Outline:
     """The outline of a batch of E episodes.
 
@@ -84,8 +92,7 @@ class Outline:
         facts: by name of `FACTS`, a list of E.
         headless: bool (E,).
         segments: int64 (S, 3): runs of steps that are transitions: episode, first step, how many.
-        form: of the transitions of all its episodes; `()` if they have none.
-        blocks: each a dict of its leaves by path.
+        blocks: of the episodes that have transitions.
         block: int64 (E,): the number of the block of an episode; -1 if it has no transition.
         first: by path, int64 (E,): the row in the leaf at which an episode begins.
         is_final: whether none of its episodes may change any more.
@@ -97,7 +104,6 @@ class Outline:
         self.returns = np.zeros(count, "float64")
         self.headless = np.zeros(count, "bool")
         self.facts: dict[str, list[Any]] = {name: [] for name in FACTS}
-        self.form: Form = ()
         self.block = np.full(count, -1)
         self.first: dict[Path, Any] = {}
         segments: list[tuple[int, int, int]] = []
@@ -123,15 +129,14 @@ class Outline:
         """Puts an episode into its block."""
         arrays: dict[Path, Any] = {}
         form = Parts(True, EPISODE_ARRAYS, tuple(_form(getattr(episode, m), (m,), arrays) for m in EPISODE_ARRAYS))
-        self.form = form if self.form == () else merge(self.form, form)
         places = [blobs.place(array) for array in arrays.values()]
         key: Any = form, tuple((blob, part) for blob, part, _ in places)
-        if any(not blob for blob, _, _ in places):
+        if any(blob is None for blob, _, _ in places):
             key = number
         block = blocks.get(key)
         if block is None:
             leaves = {path: (place[0], place[1], arrays[path]) for path, place in zip(arrays, places)}
-            block = blocks[key] = _Block(len(blocks), leaves)
+            block = blocks[key] = _Block(len(blocks), form, leaves)
         self.block[number] = block.number
         block.episodes.append(number)
         block.firsts.append([first for _, _, first in places])
@@ -141,15 +146,16 @@ class Outline:
 class _Block:
     """A block in the making: of each leaf its path, blob, the part of a row at which rows begin, and an array of it."""
 
-    def __init__(self, number: int, leaves: dict[Path, tuple[str, int, Any]]) -> None:
+    def __init__(self, number: int, form: Form, leaves: dict[Path, tuple[str | None, int, Any]]) -> None:
         self.number = number
+        self.form = form
         self.leaves = leaves
         self.episodes: list[int] = []
         self.firsts: list[list[int]] = []  # for each episode and leaf, the row of the blob at which it begins
         self.lengths: list[list[int]] = []  # likewise, how many rows it has
 
-    def finish(self, first: dict[Path, Any], count: int) -> dict[Path, Leaf]:
-        """The leaves; `first` gets the rows at which the episodes begin in them."""
+    def finish(self, first: dict[Path, Any], count: int) -> Block:
+        """The block; `first` gets the rows at which the episodes begin in them."""
         begins = np.array(self.firsts).reshape(len(self.episodes), -1)
         ends = begins + np.array(self.lengths).reshape(begins.shape)
         leaves = {}
@@ -159,7 +165,7 @@ class _Block:
             dtype, shape = array.dtype, array.shape[1:]
             offset = part + base * row_bytes(dtype, shape)
             leaves[path] = Leaf(blob, offset, int(ends[:, n].max()) - base, dtype, shape)
-        return leaves
+        return Block(self.form, leaves)
 
 
 class _Blobs:
@@ -175,16 +181,18 @@ class _Blobs:
             self._found[fn] = data, _address(np.frombuffer(data, "uint8")) if len(data) else 0
         return data
 
-    def place(self, array: Any) -> tuple[str, int, int]:
+    def place(self, array: Any) -> tuple[str | None, int, int]:
         """The blob of an array, and, in its bytes, the part of a row before the first, and the number of that row."""
         size = row_bytes(array.dtype, array.shape[1:])
-        if size and array.flags.c_contiguous:
+        if not size:
+            return "", 0, 0
+        if array.flags.c_contiguous:
             address = _address(array)
             for blob, (data, start) in self._found.items():
                 if start <= address < start + len(data):
                     first, part = divmod(address - start, size)
                     return blob, part, first
-        return "", 0, 0
+        return None, 0, 0
 
 
 def _address(array: Any) -> int:

@@ -19,7 +19,10 @@ from .header import Header, read_episode
 from .index import BatchFile, Trace
 from .selection import REASONS, Selection, named_by
 from .source import Source
+from .steps import Steps
 from .summary import Summary, summarize
+from .transitions import Transitions
+from .windows import Windows
 
 __all__ = ["Trace", "TraceRecordingReader", "scan_recorded_traces"]
 
@@ -52,7 +55,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         self._source = Source(os.fsdecode(directory), on_error, verify, mmap)
         self._above: TraceRecordingReader | None = None  # what this is a view of
         self._selection: Selection | None = None
-        self._seen: tuple[int, Any] = (-1, None)  # the look that `_chosen` is of, and that
+        self._derived: dict[str, tuple[int, Any]] = {}  # with the look that it is of
 
     # ---- what is there
 
@@ -114,14 +117,23 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
 
     # ---- a sequence of episodes
 
+    def _once(self, name: str, derive: Callable[[], Any]) -> Any:
+        """What is derived from a look, once."""
+        looks = self._source.looks
+        if self._derived.get(name, (-1,))[0] != looks:
+            self._derived[name] = looks, derive()
+        return self._derived[name][1]
+
     def _chosen(self) -> Any:
         """The numbers of the episodes of a view, an array; None for all."""
-        if self._selection is None or self._above is None:
+        above, selection = self._above, self._selection
+        if selection is None or above is None:
             return None
-        source = self._source
-        if self._seen[0] != source.looks:
-            self._seen = (source.looks, self._selection.numbers(source, self._above._chosen()))
-        return self._seen[1]
+        return self._once("chosen", lambda: selection.numbers(self._source, above._chosen()))
+
+    def _steps(self) -> Steps:
+        steps: Steps = self._once("steps", lambda: Steps(self._source, self._chosen()))
+        return steps
 
     @property
     def numbers(self) -> Any:
@@ -198,12 +210,31 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
                 raise TraceError("unknown", field="ended_by", expected=", ".join(REASONS), found=repr(reason)[:80])
         view = copy.copy(self)
         named = None if episodes is None else named_by(self._source, self.numbers, episodes)
-        view._above, view._seen = self, (-1, None)
+        view._above, view._derived = self, {}
         view._selection = Selection(
             named, min_length, max_length, min_return, max_return, reasons, env, trace, metadata
         )
         view._chosen()
         return view
+
+    @property
+    def transitions(self) -> Transitions:
+        """The transitions of its episodes: a sequence of `Transition`, by number, many at once, or at random."""
+        return Transitions(self._steps)
+
+    def windows(self, length: int, stride: int = 1, pad: bool = False) -> Windows:
+        """Sequences of transitions that cross no episode: a sequence of `Window`, used as `transitions` is.
+
+        Args:
+            length: steps of a window.
+            stride: steps from the beginning of a window to that of the next, in an episode.
+            pad: True: windows begin at every `stride`-th step, and those that reach beyond the end are filled up with
+                zeros, which `mask` tells. False: they are left out.
+
+        Raises:
+            TraceError: `length` or `stride` is no positive int.
+        """
+        return Windows(self._steps, length, stride, pad)
 
     def summary(self) -> Summary:
         """Lengths, returns, seeds and what else is known of each episode, as arrays. Reads headers and rewards.

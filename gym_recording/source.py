@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from .outline import Leaf, Outline
 LISTINGS = 4  # one, and three more: a listing made while a writer renames may show a batch without the one before it
 CACHED_HEADERS = 8  # parsed, so that nested loops over one recording stay cheap
 CACHED_MAPS = 4  # one part in so many of all maps that may be: several readers, and arrays that people hold, have room
+
+_T = TypeVar("_T")
 
 
 class Source:
@@ -153,14 +155,17 @@ class Source:
         Raises:
             TraceError: it is missing or damaged.
         """
+        return self._retry(batch, lambda header: read_episode(header, number, self.get_binfile))
+
+    def _retry(self, batch: BatchFile, read: Callable[[Header], _T]) -> _T:
         try:
-            return read_episode(self.read_header(batch), number, self.get_binfile)
+            return read(self.read_header(batch))
         except MissingEpisodesError:
             if batch.error is not None:
                 raise
             # A column of a running episode may have another blob since its header was read: once more.
             self._headers.pop(batch.file, None)
-            return read_episode(self.read_header(batch), number, self.get_binfile)
+            return read(self.read_header(batch))
 
     def outlines(self, numbers: Any) -> Iterator[tuple[int, Any, Outline]]:
         """What is known of episodes without their rows, batch by batch.
@@ -192,7 +197,7 @@ class Source:
     def _outline(self, batch: BatchFile) -> Outline:
         outline = self._outlines.get(batch.file)
         if outline is None:
-            outline = self._outlines[batch.file] = Outline(self.read_header(batch), self.get_binfile)
+            outline = self._outlines[batch.file] = self._retry(batch, lambda header: Outline(header, self.get_binfile))
         return outline
 
     # ---- blobs
@@ -233,13 +238,14 @@ class Source:
         Raises:
             TraceError: the blob is missing or cut short.
         """
-        columns = self._columns.get(leaf.blob)
+        blob = leaf.blob or ""
+        columns = self._columns.get(blob)
         if columns is None:
-            columns = self._columns[leaf.blob] = {}
+            columns = self._columns[blob] = {}
             _bound(self._columns)
         array = columns.get(leaf)
         if array is None:
-            array = columns[leaf] = leaf.array(self._at_least(leaf.blob, leaf.end))
+            array = columns[leaf] = leaf.array(self._at_least(blob, leaf.end) if blob else b"")
         return array
 
     def __getstate__(self) -> dict[str, Any]:

@@ -28,7 +28,9 @@ LAYERS = [
     {"environment"},
     {"recording", "index", "outline"},
     {"source", "summary"},
-    {"selection"},
+    {"selection", "steps"},
+    {"transitions"},
+    {"windows"},
     {"playback"},
     {"wrappers.api", "wrappers.adopted"},
     {"wrappers.autoreset", "wrappers.lanes"},
@@ -55,7 +57,20 @@ WRAPPERS = {
     "wrappers.vector",
 }
 WRITING = {"columns", "lane", "stream", "process", "trace", "recording", *WRAPPERS}
-READING = {"header", "index", "outline", "source", "summary", "selection", "playback", "check", "info"}
+READING = {
+    "header",
+    "index",
+    "outline",
+    "source",
+    "summary",
+    "selection",
+    "steps",
+    "transitions",
+    "windows",
+    "playback",
+    "check",
+    "info",
+}
 KNOWS_GYM = {"spaces", "rebuild", "environment", *WRAPPERS}
 BY_NAME = {"cli", "test_recording"}  # make environments, and so import the library that they are asked for
 STANDARD_OR_NUMPY = {"numpy", "isal"}  # isal is tried, and zlib does where it is absent
