@@ -25,8 +25,6 @@ from .memory import Directory, MemoryDirectory
 # To wait for many small files one after the other takes a medium 22 s for 12,288 of them, 16 at a time 1 s (measured).
 SYNC_THREADS = 16
 MAX_PIECES = 1024  # for one writev; IOV_MAX of Linux
-# Before Python 3.13 a map keeps a descriptor; beyond so many, files are read into memory (`ulimit -n` may be 256).
-MAX_MAPS = 128
 
 _SAFE_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OPEN_FLAGS = os.O_RDONLY | _SAFE_FLAGS | getattr(os, "O_NONBLOCK", 0)
@@ -34,6 +32,16 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 
 _maps: weakref.WeakSet[Any] = weakref.WeakSet()
 
 Buffer = Union[bytes, bytearray, memoryview]
+
+
+def most_maps() -> int:
+    """How many files to map; beyond, they are read into memory. Before Python 3.13 each map keeps a descriptor."""
+    if os.name == "nt" or sys.version_info >= (3, 13):
+        return 1 << 14  # Linux lets a process have 65,530 maps
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return min(limit // 2, 1 << 12) if limit >= 0 else 1 << 12  # half: 128 of the 256 that macOS gives
 
 
 def put(directory: Directory, name: str, pieces: Sequence[Buffer], sync: bool) -> None:
@@ -342,8 +350,7 @@ def view(directory: Directory, name: str, use_mmap: bool = True) -> Any:
     Raises:
         FileNotFoundError, TraceError: as `read`.
     """
-    bounded = sys.version_info >= (3, 13) or len(_maps) < MAX_MAPS
-    if isinstance(directory, MemoryDirectory) or not (use_mmap and bounded):
+    if isinstance(directory, MemoryDirectory) or not use_mmap or len(_maps) >= most_maps():
         return read(directory, name)
     descriptor = _open_regular(directory, name)
     try:

@@ -211,12 +211,12 @@ class Index:
         return [error for error in errors if error is not None]
 
     def number(self) -> None:
-        """Gives the episodes their numbers; `count` and `locate` go by them."""
-        self._batches = [batch for trace in self.traces for batch in trace.batches]
-        self._starts: list[int] = []
+        """Gives the episodes their numbers; `batches`, their first numbers `starts`, and `count` go by them."""
+        self.batches = [batch for trace in self.traces for batch in trace.batches]
+        self.starts: list[int] = []
         self.count = 0
-        for batch in self._batches:
-            self._starts.append(self.count)
+        for batch in self.batches:
+            self.starts.append(self.count)
             self.count = min(self.count + batch.count, sys.maxsize)  # hostile gaps have any length, `len` has a limit
         start = 0
         for trace in self.traces:
@@ -225,8 +225,8 @@ class Index:
 
     def locate(self, number: int) -> tuple[BatchFile, int]:
         """The batch of an episode, and its number there."""
-        position = bisect_right(self._starts, number) - 1
-        return self._batches[position], number - self._starts[position]
+        position = bisect_right(self.starts, number) - 1
+        return self.batches[position], number - self.starts[position]
 
 
 def _missing(file: str, first: int, count: int) -> BatchFile:

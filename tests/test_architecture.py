@@ -26,7 +26,11 @@ LAYERS = [
     {"lane"},
     {"trace"},
     {"environment"},
-    {"recording", "index"},
+    {"recording", "index", "outline"},
+    {"source", "summary"},
+    {"selection", "steps"},
+    {"transitions"},
+    {"windows"},
     {"playback"},
     {"wrappers.api", "wrappers.adopted"},
     {"wrappers.autoreset", "wrappers.lanes"},
@@ -54,7 +58,20 @@ WRAPPERS = {
     "wrappers.vector",
 }
 WRITING = {"columns", "lane", "stream", "process", "trace", "recording", *WRAPPERS}
-READING = {"header", "index", "playback", "check", "info"}
+READING = {
+    "header",
+    "index",
+    "outline",
+    "source",
+    "summary",
+    "selection",
+    "steps",
+    "transitions",
+    "windows",
+    "playback",
+    "check",
+    "info",
+}
 KNOWS_GYM = {"spaces", "rebuild", "environment", "playback_env", *WRAPPERS}
 BY_NAME = {"cli", "replaying", "test_recording"}  # make environments, and so import the library that they are asked for
 STANDARD_OR_NUMPY = {"numpy", "isal"}  # isal is tried, and zlib does where it is absent
