@@ -15,10 +15,12 @@ __version__ = "1.0.0.dev0"
 
 if TYPE_CHECKING:
     from .columns import optimize_list_of_ndarrays
+    from .copying import copy_episodes
     from .episode import DictColumns, Episode, TupleColumns
     from .errors import ClosedError, MissingEpisodesError, MissingPackageError, TraceError
     from .index import Trace
     from .memory import MemoryDirectory
+    from .merging import merge
     from .playback import TraceRecordingReader, scan_recorded_traces
     from .playback_env import PlaybackEnv
     from .position import PlaybackAgent
@@ -52,6 +54,8 @@ _HOMES = {
     "TraceRecordingVectorWrapper": "wrappers",
     "TraceRecordingWrapper": "wrappers",
     "TupleColumns": "episode",
+    "copy_episodes": "copying",
+    "merge": "merging",
     "optimize_list_of_ndarrays": "columns",
     "replay": "replaying",
     "scan_recorded_traces": "playback",
@@ -79,7 +83,9 @@ __all__ = [
     "TraceRecordingWrapper",
     "TupleColumns",
     "__version__",
+    "copy_episodes",
     "get_include",
+    "merge",
     "optimize_list_of_ndarrays",
     "replay",
     "scan_recorded_traces",

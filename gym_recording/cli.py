@@ -20,9 +20,11 @@ import numpy as np
 
 from . import __version__, files
 from .check import Report, check_recording
+from .copying import copy_episodes
 from .errors import TraceError, missing_package
 from .format import parse_name
 from .info import INFO_KEYS, counted, info_lines, summary
+from .merging import merge
 from .playback import TraceRecordingReader
 from .repair import repair_recording
 from .replaying import replays
@@ -95,7 +97,40 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument(
         "--ignore", metavar="PATH", action="append", default=[], help="not compared: infos.episode.t; may be repeated"
     )
+    merge = add("merge", _merge, "copy recordings into one directory")
+    merge.add_argument("sources", metavar="SRC", nargs="+", help="directories in which nobody records any more")
+    merge.add_argument("destination", metavar="DST", help="created if need be; may hold a recording")
+    select = add("select", _select, "copy the episodes that fit all that is asked to a new recording")
+    select.add_argument("source", metavar="SRC")
+    select.add_argument("destination", metavar="DST", help="where nothing is recorded yet")
+    select.add_argument("--episodes", metavar="A:B", type=_slice, help="as a slice of Python: 3:10, :5, ::2, 7")
+    for what, kind in (("length", int), ("return", float)):
+        select.add_argument(f"--min-{what}", metavar="N", type=kind, help=f"the least {what}")
+        select.add_argument(f"--max-{what}", metavar="N", type=kind, help=f"the greatest {what}")
+    select.add_argument("--ended-by", metavar="REASON", action="append", help="terminated, reset, ...; may be repeated")
+    select.add_argument("--env", metavar="ID", help="of the environment")
+    select.add_argument("--trace", metavar="NAME", help="of the trace")
+    select.add_argument(
+        "--metadata", metavar="KEY=VALUE", action="append", type=_pair, help="VALUE is JSON, or text; may be repeated"
+    )
     return parser
+
+
+def _slice(text: str) -> slice:
+    parts = [int(part) if part else None for part in text.split(":")]
+    if len(parts) == 1 and parts[0] is not None:
+        return slice(parts[0], parts[0] + 1 or None)
+    return slice(*parts)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text} is not KEY=VALUE")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
 
 
 def _at_least(least: int) -> Callable[[str], int]:
@@ -226,3 +261,26 @@ def _replay(args: argparse.Namespace) -> int:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     _say(f"replayed {counted(total, 'episode')}: {counts}")
     return 0 if total and verdicts["equal"] == total and not reader.errors else 1
+
+
+def _merge(args: argparse.Namespace) -> int:
+    merged = merge(args.sources, args.destination)
+    for old, new in merged.renamed.items():
+        _say(f"renamed: {old} is {new}")
+    traces = counted(len(merged.copied), "trace")
+    _say(f"merged {traces} into {args.destination}" + (f", {len(merged.present)} were there" if merged.present else ""))
+    return 0
+
+
+def _select(args: argparse.Namespace) -> int:
+    _need(args.source)
+    names = ("min_length", "max_length", "min_return", "max_return", "ended_by", "env", "trace")
+    asked = {name: getattr(args, name) for name in names}
+    with TraceRecordingReader(args.source) as reader:
+        view = reader.select(args.episodes, metadata=dict(args.metadata) if args.metadata else None, **asked)
+        copied = copy_episodes(view, args.destination)
+        total = len(reader)
+    for number in copied.running:
+        _say(f"left out: episode {number}, which has not ended; if its recorder died, repair it first")
+    _say(f"selected {copied.episodes} of {counted(total, 'episode')} into {args.destination}")
+    return 0

@@ -40,7 +40,7 @@ LAYERS = [
     {"wrappers"},
     {"difference", "position"},
     {"check", "info", "test_recording", "replaying", "playback_env"},
-    {"repair"},
+    {"repair", "copying", "merging"},
     {"cli"},
     {"__main__"},
 ]
