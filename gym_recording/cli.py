@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     select = add("select", _select, "copy the episodes that fit all that is asked to a new recording")
     select.add_argument("source", metavar="SRC")
     select.add_argument("destination", metavar="DST", help="where nothing is recorded yet")
-    select.add_argument("--episodes", metavar="A:B", type=_slice, help="as a slice of Python: 3:10, :5, ::2, 7")
+    select.add_argument("--episodes", metavar="A:B", type=_slice, help="as a slice of Python: 3:10, :5, ::2, 7, =-3:")
     for what, kind in (("length", int), ("return", float)):
         select.add_argument(f"--min-{what}", metavar="N", type=kind, help=f"the least {what}")
         select.add_argument(f"--max-{what}", metavar="N", type=kind, help=f"the greatest {what}")
@@ -117,10 +117,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _slice(text: str) -> slice:
-    parts = [int(part) if part else None for part in text.split(":")]
-    if len(parts) == 1 and parts[0] is not None:
-        return slice(parts[0], parts[0] + 1 or None)
-    return slice(*parts)
+    try:
+        parts = [int(part) if part else None for part in text.split(":")]
+        found = slice(*parts) if len(parts) > 1 or parts[0] is None else slice(parts[0], parts[0] + 1 or None)
+        range(0)[found]  # which refuses a step of 0
+    except (TypeError, ValueError):
+        raise argparse.ArgumentTypeError(f"{text} is no slice") from None
+    return found
 
 
 def _pair(text: str) -> tuple[str, Any]:

@@ -23,7 +23,7 @@ from .lane import Infos
 from .memory import MemoryDirectory, Place
 from .playback import TraceRecordingReader
 from .recording import BATCH_BYTES, TraceRecording
-from .values import Path, normalise, snapshot
+from .values import Path, snapshot, storable_dtype
 
 
 class Copied(NamedTuple):
@@ -118,7 +118,8 @@ def as_recorded(episode: Episode, ended_by: str | None = None) -> dict[str, Any]
 def _column(rows: Any, path: Path) -> Any:
     """Rows as `Column.finish` gives them."""
     if isinstance(rows, np.ndarray):
-        return normalise(rows, path)  # which brings old files to the byte order of today
+        dtype = storable_dtype(rows.dtype)
+        return rows if dtype == rows.dtype else rows.astype(dtype)  # files of 2017 may have another byte order
     if isinstance(rows, DictColumns):
         return {key: _column(column, (*path, key)) for key, column in rows.items()}
     if isinstance(rows, TupleColumns):

@@ -68,19 +68,18 @@ def merge(sources: Iterable[Place], destination: Place) -> Merged:
     """
     directory = _held(destination)
     result = Merged([], [], {})
-    plans: list[tuple[str, list[_File]]] = []
     planned: dict[str, _File] = {}
+    traces: dict[str, set[str]] = {}
     for source in map(_held, sources):
         for trace, names in _traces(source):
             name, plan = _plan(source, trace, names, directory, planned)
             if name != trace.name:
                 result.renamed[trace.name] = name
             planned.update((file.name, file) for file in plan)
-            plans.append((name, plan))
+            traces.setdefault(name, set()).update(file.name for file in plan)
     files.open_directory(destination, sync=True)
-    for name, plan in plans:
-        there = set(files.listing(directory))
-        missing = [file for file in plan if file.name not in there]
+    for name, wanted in traces.items():
+        missing = [planned[file] for file in sorted(wanted.difference(files.listing(directory)))]
         for kind in ("blob", "header", "manifest"):
             some = [file for file in missing if file.kind == kind]
             for file in some:

@@ -36,7 +36,7 @@ class EpisodeReplay:
     """What the replay of an episode showed.
 
     Attributes:
-        number: of the episode, in the reader.
+        number: of the episode, in the whole recording.
         trace: the name of its trace.
         lane: as in `Episode`.
         verdict: "equal": bit for bit, as far as it is recorded. "different". "unproven": it may have been equal or not,
@@ -68,7 +68,7 @@ def replay(
     recording goes. An int is given to the environment as NumPy's int64. One replayed episode is in memory at a time.
 
     Args:
-        source: the recording.
+        source: the recording, or a view of one; what came before its episodes is played too, and not compared.
         env: None: it is made as `Trace.make_env` does. Else its registered id, or a function without arguments that
             makes it, once for each trace and lane; or an environment, which is used for all and is not closed.
         ignore: paths that are not compared, with all below them: `infos.episode.t`.
@@ -88,13 +88,20 @@ def replays(
 ) -> Iterator[EpisodeReplay]:
     """What `replay` returns, one by one."""
     ignore = {ignore} if isinstance(ignore, str) else set(ignore)
-    reader = source if isinstance(source, TraceRecordingReader) else TraceRecordingReader(source)
+    view = source if isinstance(source, TraceRecordingReader) else TraceRecordingReader(source)
+    wanted = set(map(int, view.numbers))
+    reader = view
+    while reader._above is not None:  # an episode hangs on those before it, which a view may lack
+        reader = reader._above
     for trace in reader.traces:
         for chain in _chains(reader, trace):
+            chain = chain[: max((place + 1 for place, number in enumerate(chain) if number in wanted), default=0)]
+            if not chain:
+                continue
             made = _make(env, trace)
             with nullcontext(made) if made is env else closing(made):
-                replayer = _Replayer(made, bool(chain) and reader[chain[0]].infos is not None, ignore)
-                yield from replayer.run(reader, trace, chain)
+                replayer = _Replayer(made, reader[chain[0]].infos is not None, ignore)
+                yield from (one for one in replayer.run(reader, trace, chain) if one.number in wanted)
 
 
 def _chains(reader: TraceRecordingReader, trace: Trace) -> Iterator[Sequence[int]]:

@@ -352,6 +352,17 @@ def test_an_episode_that_is_still_running_is_compared_as_far_as_it_has_come(libr
     env.close()
 
 
+def test_a_view_is_replayed_with_what_came_before_its_episodes(library):
+    directory = record(make(library, Walk), (1, None, None, 4, None))
+    env = make(library, Walk)
+    view = TraceRecordingReader(directory).select([1, 2])
+    results = replay(view, env)
+    assert [(one.number, one.verdict) for one in results] == [(1, "equal"), (2, "equal")]
+    assert len(env.resets) == 3
+    assert [one.number for one in replay(view.select([1]), env)] == [2]
+    assert replay(view.select([]), env) == []
+
+
 # ---- lanes
 
 
