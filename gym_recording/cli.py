@@ -1,4 +1,4 @@
-"""The program `gym-recording`: records an environment, says what is in a recording, checks, repairs, replays one.
+"""The program `gym-recording`: records environments; says what is in a recording, checks, repairs, replays, edits it.
 
 A command is a function from parsed arguments to an exit code. What goes wrong is one line on stderr, no traceback. What
 is printed comes from files and is untrusted: it goes through `_say`. The format is not known here.

@@ -31,7 +31,8 @@ class PlaybackEnv:
     `truncated` at its last step. After that, `step` is an error until the next `reset`.
 
     Args:
-        source: the recording, a directory or a reader. All of its traces that have episodes must have the same spaces.
+        source: the recording: a directory, a reader or a view. All traces that it has episodes of must have the same
+            spaces.
 
     Attributes:
         observation_space, action_space: those of the recording, rebuilt; None if none are recorded. Can be set.
@@ -55,7 +56,7 @@ class PlaybackEnv:
     def __init__(self, source: Place | TraceRecordingReader) -> None:
         self._position = Position(source)
         self.episode_count = len(self._position.numbers)
-        self._trace, *others = [trace for trace in self._position.reader.traces if trace.numbers]
+        self._trace, *others = self._position.traces
         for other in others:
             for key in _SPACES:
                 if other.env.get(key) != self._trace.env.get(key):

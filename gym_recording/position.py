@@ -6,6 +6,7 @@ or tuple is one, an int is NumPy's int64, which the spaces of Gym sample. Knows 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,6 +41,7 @@ class Position:
     Attributes:
         reader: of the recording.
         numbers: of the episodes that can be played, in the reader.
+        traces: those that have such an episode.
         episode: the one that is played.
         step: the next one in it.
 
@@ -61,6 +63,9 @@ class Position:
         if not self.numbers:
             directory = str(self.reader.directory)
             raise TraceError("there is no episode to play back", file=directory, expected="one with a step")
+        whole = [int(self.reader.numbers[number]) for number in self.numbers]  # their numbers in the whole recording
+        places = [(bisect_left(whole, t.numbers.start), bisect_left(whole, t.numbers.stop)) for t in self.reader.traces]
+        self.traces = [trace for trace, (start, stop) in zip(self.reader.traces, places) if start < stop]
         self._at = -1
         self.step = 0
 
@@ -89,7 +94,7 @@ class PlaybackAgent:
     """An agent that does what was done: `agent(observation)` is the next recorded action, whatever is observed.
 
     Args:
-        source: the recording, a directory or a reader. Episodes without a step or a first observation are left out.
+        source: the recording: a directory, a reader or a view. What `PlaybackEnv` leaves out is left out.
 
     Attributes:
         episode_count: how many episodes there are to play.

@@ -230,6 +230,11 @@ def test_traces_of_one_environment_are_played_back_one_after_the_other_and_other
     record("MountainCar", (1,), directory=directory)
     with pytest.raises(TraceError, match=r"env\.observation_space: not the environment of the trace before it"):
         PlaybackEnv(directory)
+    view = TraceRecordingReader(directory).select([1])
+    env = PlaybackEnv(view)
+    assert env.episode_count == 1
+    assert first(env.reset()).tolist() == view[0].observations[0].tolist()
+    assert PlaybackEnv(TraceRecordingReader(directory).select([2])).observation_space.shape == (2,)
 
 
 def test_it_is_copied_and_pickled_where_it_stands():
