@@ -1,8 +1,13 @@
 """Transitions and windows: one, many at once, at random; always what the episodes themselves say."""
 
+import io
+import json
+import multiprocessing
 import os
 import pickle
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +17,7 @@ from conftest import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gym_recording
 from gym_recording import (
     DictColumns,
     MissingEpisodesError,
@@ -20,6 +26,7 @@ from gym_recording import (
     TraceRecordingReader,
     TupleColumns,
 )
+from gym_recording.format import write_document
 
 RECORDINGS = sorted(path for path in (DATA / "golden").iterdir() if path.is_dir())
 STREAMED = {"flush_interval": 0}
@@ -166,6 +173,41 @@ def test_transitions_of_old_recordings_are_what_the_episodes_say(directory):
     check_windows(reader, 3, 2, True)
 
 
+def test_arrays_of_2016_in_the_order_of_fortran_are_read(tmp_path):
+    name = "openaigym.trace.0.77"
+    arrays = [np.asfortranarray(np.arange(12.0).reshape(4, 3) + 100 * n) for n in range(2)]
+    blob, episodes = io.BytesIO(), []
+    for observations in arrays:
+        values = {"observations": observations, "actions": np.arange(3) + observations[0, 0], "rewards": np.ones(3)}
+        records = {}
+        for key, array in values.items():
+            records[key] = {"__type": "ndarray", "shape": array.shape, "dtype": array.dtype.name}
+            records[key].update(npyfile=f"{name}.ep000000000.bin", npyoff=blob.tell())
+            np.save(blob, array)
+        episodes.append(records)
+    (tmp_path / f"{name}.ep000000000.bin").write_bytes(blob.getvalue())
+    (tmp_path / f"{name}.ep000000000.json").write_text(json.dumps({"episodes": episodes}))
+    batches = [{"first": 0, "len": 2, "fn": f"{name}.ep000000000.json"}]
+    (tmp_path / f"{name}.manifest.json").write_text(json.dumps({"batches": batches}))
+    reader = TraceRecordingReader(tmp_path)
+    assert reader[0].observations.flags.f_contiguous
+    assert check(reader)[:].observations.tolist() == np.concatenate([arrays[0][:-1], arrays[1][:-1]]).tolist()
+    check_windows(reader, 2, 1, True)
+
+
+def test_episodes_may_lie_in_any_order_and_share_rows(tmp_path):
+    with TraceRecording(tmp_path, durability="none") as recording:
+        for first in (0, 10, 20):
+            add(recording, list(range(first, first + 4)))
+    (path,) = tmp_path.glob("*.ep000000000.json")
+    document = json.loads(path.read_text())
+    first, second, third = document["episodes"]
+    document["episodes"] = [third, {**first, "rewards": second["rewards"]}, first]
+    body = {key: value for key, value in document.items() if key not in ("format", "crc32")}
+    path.write_bytes(write_document(json.dumps(body)[1:-1]))
+    assert check(TraceRecordingReader(tmp_path))[:].actions.tolist() == [21, 22, 23, 1, 2, 3, 1, 2, 3]
+
+
 # ---- a sequence
 
 
@@ -193,6 +235,7 @@ ACTIONS = [1, 2, 3, 21, 31, 32, 33, 34, 35, 41, 42]
 def test_transitions_are_a_sequence(reader):
     transitions = reader.transitions
     assert isinstance(transitions, Sequence)
+    assert transitions[2].terminated is True and transitions[2].truncated is False
     assert len(transitions) == len(ACTIONS)
     for index in (0, 4, -1, -11, np.int64(3), np.array(5)):
         one = transitions[index]
@@ -514,3 +557,86 @@ def test_transitions_and_windows_can_be_pickled_and_need_not_look_again(reader, 
     assert transitions[:].actions.tolist() == ACTIONS
     assert windows[-1].actions.tolist() == [41, 42]
     assert view[:].actions.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("method", sorted(set(multiprocessing.get_all_start_methods()) - {"forkserver"}))
+def test_transitions_are_read_in_other_processes_at_once(reader, method):
+    transitions = reader.transitions
+    transitions.sample(3)  # so that files are open
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        found = pool.map(transitions.__getitem__, [[0, 5], [10], [3, -2]])
+    assert [some.actions.tolist() for some in found] == [[1, 32], [42], [21, 41]]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX")
+def test_few_files_are_open_however_many_batches_are_drawn_from(tmp_path):
+    code = """
+import os, resource, sys
+import numpy as np
+from gym_recording import TraceRecording, TraceRecordingReader
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+with TraceRecording(sys.argv[1], durability="none", buffer_batch_size=1) as recording:
+    for number in range(1000):
+        recording.add_reset(np.full(3, number))
+        recording.add_step(number, np.full(3, number), 0.5)
+reader = TraceRecordingReader(sys.argv[1])
+for seed in range(20):
+    some = reader.transitions.sample(256, seed)
+    assert (some.observations[:, 0] == some.actions).all() and (some.next_observations[:, 2] == some.actions).all()
+print(len(reader.transitions), len(os.listdir("/dev/fd")) < 128)
+"""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(gym_recording.__file__)))
+    environment = {**os.environ, "PYTHONPATH": root}
+    command = [sys.executable, "-c", code, str(tmp_path / "r")]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, encoding="utf-8", timeout=120
+    )
+    assert done.stdout == "1000 True\n"
+
+
+# ---- PyTorch
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_data_loader_of_pytorch_gives_right_batches(tmp_path, workers, method):
+    data = pytest.importorskip("torch.utils.data")
+    torch = pytest.importorskip("torch")
+    with TraceRecording(tmp_path, durability="none", buffer_batch_size=100) as recording:
+        for first in range(0, 1000, 10):
+            add(recording, list(range(first, first + 8)), terminated=True)
+    transitions = TraceRecordingReader(tmp_path).transitions
+    options = {"num_workers": workers, "multiprocessing_context": method if workers else None}
+    in_order = data.DataLoader(transitions, batch_size=256, **options)
+    shuffled = data.DataLoader(transitions, batch_size=256, shuffle=True, **options)
+    draw = data.BatchSampler(data.RandomSampler(transitions), 256, drop_last=False)
+    at_once = data.DataLoader(transitions, batch_size=None, sampler=draw, **options)
+    for loader in (in_order, shuffled, at_once):
+        batches = list(loader)
+        assert [len(batch.actions) for batch in batches] == [256, 256, 188]
+        assert all(type(part) is torch.Tensor for batch in batches for part in batch)
+        actions = torch.cat([batch.actions for batch in batches])
+        if loader is in_order:
+            assert actions.tolist() == transitions[:].actions.tolist()
+        assert sorted(actions.tolist()) == transitions[:].actions.tolist()
+        for batch in batches:
+            assert batch.observations.dtype == torch.float32 and batch.rewards.dtype == torch.float64
+            assert (batch.observations == batch.actions[:, None] - 1).all()
+            assert (batch.next_observations == batch.actions[:, None]).all()
+            assert (batch.terminated == (batch.actions % 10 == 7)).all() and not batch.truncated.any()
+    windows = data.DataLoader(TraceRecordingReader(tmp_path).windows(4, pad=True), batch_size=64, **options)
+    batches = list(windows)
+    assert sum(len(batch.mask) for batch in batches) == 700
+    assert batches[0].observations.shape == (64, 5, 3) and batches[0].mask.dtype == torch.bool
+
+
+def test_dicts_and_tuples_are_collated_by_pytorch(tmp_path):
+    data = pytest.importorskip("torch.utils.data")
+    with TraceRecording(tmp_path, durability="none") as recording:
+        recording.add_reset({"a": np.zeros(2, "float32"), "b": (0, np.zeros(3))})
+        for step in range(4):
+            observation = {"a": np.full(2, step, "float32"), "b": (step, np.full(3, step))}
+            recording.add_step(step, observation, 0.5, terminated=False, truncated=False)
+    (batch,) = data.DataLoader(TraceRecordingReader(tmp_path).transitions, batch_size=4)
+    assert batch.next_observations["a"].tolist() == [[step] * 2 for step in range(4)]
+    assert batch.next_observations["b"][0].tolist() == [0, 1, 2, 3]
