@@ -23,7 +23,7 @@ class Selection:
     """What `TraceRecordingReader.select` was asked for; None for what was not.
 
     Attributes:
-        named: by the file of a batch, the numbers of the episodes in it, rising.
+        named: by the file of a batch, the numbers of the episodes in it, rising. They stay, whatever else changes.
     """
 
     named: dict[str, Any] | None
@@ -46,8 +46,7 @@ class Selection:
             index = source.index
             there = {batch.file: (start, batch.count) for start, batch in zip(index.starts, index.batches)}
             parts = [there[file][0] + part[part < there[file][1]] for file, part in self.named.items() if file in there]
-            found = np.sort(np.concatenate([np.zeros(0, "int64"), *parts]))
-            numbers = found if numbers is None else np.intersect1d(numbers, found, assume_unique=True)
+            numbers = np.sort(np.concatenate([np.zeros(0, "int64"), *parts]))
         if all(value is None for name, value in vars(self).items() if name != "named"):
             return numbers
         traces = source.index.traces

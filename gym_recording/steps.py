@@ -23,7 +23,7 @@ _NO_STEPS = Parts(True, EPISODE_ARRAYS, (Rows(np.dtype("float64"), ()),) * 3)  #
 
 
 class Picks(NamedTuple):
-    """Some steps of which rows are wanted, in another order: those of one block together.
+    """Some steps of which rows are wanted, in rising order, so that those of one block lie together.
 
     Attributes:
         order: int64 (n,): which of the steps that were asked for stands where.
@@ -95,18 +95,15 @@ class Steps:
         return flags if any(flag is None for flag in flags) else flags.astype("bool")
 
     def pick(self, order: Any, segments: Any, at: Any) -> Picks:
-        """Steps in the order of their blocks.
+        """Steps with their blocks.
 
         Args:
-            order: int64 (n,): which of the steps that were asked for stands where by now.
-            segments: int64 (n,): their segments, in that order.
+            order: int64 (n,): which of the steps that were asked for stands where.
+            segments: int64 (n,): their segments, in that order, which rise.
             at: int64 (n,): the steps, likewise.
         """
         episodes = self.segments[segments, 0]
         blocks = self._block[episodes]
-        if (blocks[1:] < blocks[:-1]).any():  # blocks of one batch take turns
-            again = blocks.argsort(kind="stable")
-            order, segments, episodes, at, blocks = (part[again] for part in (order, segments, episodes, at, blocks))
         back = np.empty(len(order), "int64")
         back[order] = np.arange(len(order))
         cuts = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist(), len(blocks)]

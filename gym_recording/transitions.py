@@ -89,7 +89,8 @@ class Samples(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs
             return self.read(np.arange(*index.indices(len(self)), dtype="int64"))
         if hasattr(index, "__index__") and np.ndim(index) == 0:
             try:
-                return _row(self.read(np.array([range(len(self))[operator.index(index)]])), 0)
+                (item,) = self.__getitems__([range(len(self))[operator.index(index)]])
+                return item
             except IndexError:
                 raise IndexError(f"there is no {self._noun} {index}: {len(self)} are there") from None
         return self.read(positions(index, len(self), self._noun))
@@ -97,8 +98,11 @@ class Samples(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs
     def __getitems__(self, indices: Iterable[int]) -> list[Any]:
         """The items with these numbers, one by one, read at once: for the DataLoader of PyTorch, which stacks them."""
         chosen = positions(list(indices), len(self), self._noun)
-        items = self.read(chosen)
+        items = self._separable(self.read(chosen))
         return [_row(items, row) for row in range(len(chosen))]
+
+    def _separable(self, items: Any) -> Any:
+        return items
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, len(self), _CHUNK):
@@ -141,6 +145,11 @@ class Transitions(Samples):
             steps.gather("observations", picks, seen + 1),
             *steps.flags(picks, picks.at),
         )
+
+    def _separable(self, items: Transition) -> Transition:
+        """With flags that are bools of Python, as environments give them; PyTorch warns of NumPy's."""
+        flags = {name: np.asarray(getattr(items, name)).tolist() for name in ("terminated", "truncated")}
+        return items._replace(**flags)
 
 
 def _row(items: Any, row: int) -> Any:
