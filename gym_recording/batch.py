@@ -91,11 +91,13 @@ class EpisodeText:
             members.append(f'"timestamps": {self.column(episode["timestamps"], ("timestamps",))}')
         if "infos" in episode:
             infos = [
-                f'{{"key": {_plain_text(key)}, "rows": {self.column(info["rows"], ("infos", key, "rows"))}, '
-                f'"values": {self.column(info["values"], ("infos", key, "values"))}}}'
+                f'{{"key": {_plain_text(key)}, {self.sparse(info, ("infos", key))}}}'
                 for key, info in episode["infos"].items()
             ]
             members.append(f'"infos": [{", ".join(infos)}]')
+        if "frames" in episode:
+            frames = [f"{{{self.sparse(one, ('frames', index))}}}" for index, one in enumerate(episode["frames"])]
+            members.append(f'"frames": [{", ".join(frames)}]')
         return members
 
     def episode(self, episode: Mapping[str, Any]) -> str:
@@ -112,6 +114,10 @@ class EpisodeText:
         if isinstance(value, Mapping):
             return _dict_text([(key, self.column(item, (*path, key))) for key, item in value.items()])
         return "[{}]".format(", ".join([self.value(item) for item in value]))
+
+    def sparse(self, entry: Mapping[str, Any], path: Path) -> str:
+        """The members of one entry of what `Sparse.finish` gave."""
+        return ", ".join([f'"{key}": {self.column(entry[key], (*path, key))}' for key in ("rows", "values")])
 
     def value(self, value: Any) -> str:
         """One value in canonical form."""

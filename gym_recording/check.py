@@ -26,6 +26,7 @@ from .playback import TraceRecordingReader
 from .values import Path, array_bytes, path_text, storable_dtype
 
 _UTC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
+_SPARSE = (("infos",), ("frames",))  # members whose values are those of some rows
 _TIME = "UTC, ISO 8601, as 2026-01-31T12:00:00.000000Z"
 
 
@@ -242,7 +243,7 @@ class _Batch:
         array, offset = self.read(record), record["npyoff"]
         if offset % ROW_ALIGN:
             raise _error(self.file, "not aligned", "npyoff", expected=f"a multiple of {ROW_ALIGN}", found=offset)
-        if path[:1] + path[2:] == ("infos", "rows") and (np.diff(array) <= 0).any():
+        if path[:1] in _SPARSE and path[2:] == ("rows",) and (np.diff(array) <= 0).any():
             raise _error(self.file, "not ascending", found=array.tolist())
         key = (record["npyfile"], path, array.dtype, array.shape[1:])
         column = self.columns.get(key) if len(array) else self.rowless.get(key[:3])
@@ -284,15 +285,15 @@ class _Batch:
 
 def _records(source: dict[str, Any]) -> Iterator[tuple[Path, Any, bool]]:
     """The array records of an episode that decodes: path, record, whether it is one of rows."""
-    keys = ("observations", "actions", "rewards", "timestamps", "options", "infos")
+    keys = ("observations", "actions", "rewards", "timestamps", "options", "infos", "frames")
     stack: list[tuple[Path, Any, bool]] = [((key,), source[key], key != "options") for key in source if key in keys]
     stack.reverse()
     while stack:  # in the order of the text; no recursion: how deep it is was decided by somebody else
         path, value, stacked = stack.pop()
         items: Any = []
-        if path == ("infos",):
-            parts = ("rows", "values")
-            items = [((*path, info.get("key"), part), info[part], True) for info in value for part in parts]
+        if path in _SPARSE:
+            keyed = [(one.get("key") if path == ("infos",) else index, one) for index, one in enumerate(value)]
+            items = [((*path, key, part), one[part], True) for key, one in keyed for part in ("rows", "values")]
         elif isinstance(value, list):
             items = [(path, item, False) for item in value]
         elif isinstance(value, dict) and value.get("__type") == "ndarray":

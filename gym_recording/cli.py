@@ -1,4 +1,4 @@
-"""The program `gym-recording`: records environments; says what is in a recording, checks, repairs, replays, edits it.
+"""The program `gym-recording`: records environments; says what is in a recording, checks, shows, replays, edits it.
 
 A command is a function from parsed arguments to an exit code. What goes wrong is one line on stderr, no traceback. What
 is printed comes from files and is untrusted: it goes through `_say`. The format is not known here.
@@ -29,6 +29,7 @@ from .playback import TraceRecordingReader
 from .repair import repair_recording
 from .replaying import replays
 from .spaces import LIBRARIES
+from .video import recorded_fps, write_video
 from .wrappers import TraceRecordingWrapper
 from .wrappers.api import make_arguments, reset, seed_samples, split_step
 
@@ -86,6 +87,12 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("--json", action="store_true", help="as one JSON object")
     check = add("check", _check, "check a recording against every rule of the format, checksums included")
     check.add_argument("directory", metavar="DIRECTORY")
+    video = add("video", _video, "write the frames of an episode, or observations that are pictures, to a video")
+    video.add_argument("directory", metavar="DIRECTORY")
+    video.add_argument("output", metavar="OUTPUT", help="replaced if it is there: out.mp4")
+    video.add_argument("--episode", metavar="N", type=int, default=0, help="its number; from the end if negative; 0")
+    video.add_argument("--fps", metavar="F", type=float, help="pictures a second; as the environment says, else 30")
+    video.add_argument("--key", metavar="KEY", help="frames, observations or, of several, observations.image")
     repair = add("repair", _repair, "finish what a writer that died left behind")
     repair.add_argument("directory", metavar="DIRECTORY")
     repair.add_argument(
@@ -238,6 +245,19 @@ def _check(args: argparse.Namespace) -> int:
 def _need(directory: str) -> None:
     if not os.path.isdir(directory):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
+
+
+def _video(args: argparse.Namespace) -> int:
+    with TraceRecordingReader(args.directory) as reader:
+        number = range(len(reader))[args.episode] if -len(reader) <= args.episode < len(reader) else None
+        if number is None:
+            expected = f"less than {len(reader)}"
+            raise TraceError("no such episode", field="--episode", expected=expected, found=str(args.episode))
+        fps = recorded_fps(reader.traces, number) if args.fps is None else args.fps
+        count, missing = write_video(reader[number], args.output, fps=fps, key=args.key)
+    lacking = f", {counted(missing, 'frame')} missing" if missing else ""
+    _say(f"wrote {counted(count, 'picture')}{lacking}, {fps:g} a second, to {args.output}")
+    return 0
 
 
 def _repair(args: argparse.Namespace) -> int:

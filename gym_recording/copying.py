@@ -19,10 +19,10 @@ from .episode import DictColumns, Episode, TupleColumns
 from .errors import TraceError
 from .format import EPISODE_ARRAYS, EPISODE_MEMBERS, is_current, parse_name
 from .index import Trace
-from .lane import Infos
 from .memory import MemoryDirectory, Place
 from .playback import TraceRecordingReader
 from .recording import BATCH_BYTES, TraceRecording
+from .sparse import Frames, Infos
 from .values import Path, snapshot, storable_dtype
 
 
@@ -108,11 +108,16 @@ def as_recorded(episode: Episode, ended_by: str | None = None) -> dict[str, Any]
     if episode.timestamps is not None:
         recorded["timestamps"] = _column(episode.timestamps, ("timestamps",))
     if episode.infos is not None:
-        infos = Infos()
-        for row, info in enumerate(episode.infos):
-            infos.add(row, info)
-        recorded["infos"] = infos.finish(Column.finish)
+        recorded["infos"] = _sparse(Infos(), episode.infos)
+    if episode.frames is not None:
+        recorded["frames"] = list(_sparse(Frames(), episode.frames).values())
     return recorded
+
+
+def _sparse(sparse: Infos | Frames, rows: Any) -> dict[Any, dict[str, Any]]:
+    for row, value in enumerate(rows):
+        sparse.add(row, value)
+    return sparse.finish(Column.finish)
 
 
 def _column(rows: Any, path: Path) -> Any:

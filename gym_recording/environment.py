@@ -135,6 +135,10 @@ def _entry_point(env: Any) -> str | None:
     return found if found is None or isinstance(found, str) else place(found)
 
 
+def _render_fps(env: Any) -> Any:
+    return env.metadata.get("render_fps", env.metadata.get("video.frames_per_second"))  # the latter: gym before 0.22
+
+
 def place(cls: Any) -> str:
     """Where a class or function is, `module:name`."""
     return f"{cls.__module__}:{cls.__qualname__}"
@@ -181,6 +185,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "kwargs": _kwargs,
     "max_episode_steps": lambda env: env.spec.max_episode_steps,
     "wrappers": _wrappers,
+    "render_fps": _render_fps,
 }
 
 

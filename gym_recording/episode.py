@@ -105,6 +105,8 @@ class Episode:
         lane: the number of the sub-environment of a vector environment, else None.
         timestamps: shape (T,), float64 seconds since 1970 UTC, when each step ended; None if not recorded.
         infos: one dict per row of `observations`, `infos[t]` came with `observations[t]`; None if not recorded.
+        frames: pictures, uint8, one per row of `observations`, (n, height, width[, channels]); if some are missing or
+            differ in size, a list with an array or None for each; None if not recorded.
         headless: no first observation is known (recording began in mid-episode): `observations[t]` is what
             `actions[t]` led to, and the first step is no transition.
         gaps: steps t before which something happened that is not recorded, so that `actions[t]` was not applied to
@@ -123,6 +125,7 @@ class Episode:
     lane: int | None = None
     timestamps: Any = None
     infos: list[dict[str, Any]] | None = None
+    frames: Any = None
     headless: bool = False
     gaps: tuple[int, ...] = ()
 

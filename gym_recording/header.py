@@ -23,9 +23,9 @@ from .format import (
     read_document,
     write_document,
 )
-from .values import MAX_DEPTH
+from .values import MAX_DEPTH, is_picture
 
-FREE_ROWS = 10**6  # of an episode with infos, beside those that its arrays have bytes for: an info costs memory
+FREE_ROWS = 10**6  # of an episode with infos or frames, beside those that its arrays have bytes for: each costs memory
 
 
 class BlobEntry(NamedTuple):
@@ -126,6 +126,8 @@ def read_episode(header: Header, index: int, buffer: Callable[[str], Any], whole
             members["timestamps"] = _at(".timestamps", decoder.column, source["timestamps"], 0)
         if "infos" in source:
             members["infos"] = decoder.infos(source["infos"], len(arrays["observations"]))
+        if "frames" in source:
+            members["frames"] = decoder.frames(source["frames"], len(arrays["observations"]))
         return Episode(**arrays, **members)
     except TraceError as error:
         error.file = error.file or file
@@ -262,14 +264,7 @@ class _Decoder:
 
     def infos(self, entries: Any, rows: int) -> list[dict[Any, Any]]:
         """The sparse columns of infos as one dict per row of the observations."""
-        if not isinstance(entries, list):
-            raise TraceError("malformed", field="infos", expected="a list", found=repr(entries)[:80])
-        most = FREE_ROWS + sum(self.asked.values())
-        if rows > most:
-            raise TraceError(
-                "more rows than its arrays can have", field="infos", expected=f"at most {most}", found=f"{rows}"
-            )
-        infos: list[dict[Any, Any]] = [{} for _ in range(rows)]
+        infos: list[dict[Any, Any]] = [{} for _ in range(self.rows(entries, rows, "infos"))]
         seen = set()
         for entry in entries:
             if not isinstance(entry, dict) or isinstance(entry.get("key"), (list, dict)):
@@ -277,16 +272,50 @@ class _Decoder:
             if entry.get("key") in seen:
                 raise TraceError("a key stands twice", field="infos", found=repr(entry.get("key"))[:80])
             seen.add(entry.get("key"))
-            where = f".infos.{entry.get('key')}"
-            at = _at(f"{where}.rows", self.column, entry.get("rows"), 1)
-            values = _at(f"{where}.values", self.column, entry.get("values"), 1)
-            if not isinstance(at, np.ndarray) or at.dtype != np.int64 or at.ndim != 1 or len(at) != len(values):
-                raise TraceError("malformed", field="infos.rows", expected="int64, one per value")
-            for row, value in zip(at.tolist(), values):
-                if not 0 <= row < rows:
-                    raise TraceError("no such row", field="infos.rows", expected=f"0 to {rows - 1}", found=str(row))
+            for row, value in zip(*self.sparse(entry, rows, "infos", f".infos.{entry.get('key')}")):
                 infos[row][entry.get("key")] = value
         return infos
+
+    def frames(self, entries: Any, rows: int) -> Any:
+        """The frames of each size as one array, or as a list of one for each row of the observations, or None."""
+        frames: list[Any] = [None] * self.rows(entries, rows, "frames")
+        for index, entry in enumerate(entries):
+            if not isinstance(entry, dict):
+                raise TraceError("malformed", field="frames", expected="rows, values", found=repr(entry)[:80])
+            at, values = self.sparse(entry, rows, "frames", f".frames[{index}]")
+            if not is_picture(values, 1):
+                found = f"{getattr(values, 'dtype', type(values))}{getattr(values, 'shape', '')}"
+                expected = "uint8, (n, height, width) or (n, height, width, channels)"
+                raise TraceError("malformed", field=f"frames[{index}].values", expected=expected, found=found)
+            if len(entries) == 1 and at == list(range(rows)):
+                return values
+            for row, frame in zip(at, values):
+                if frames[row] is not None:
+                    raise TraceError("a row stands twice", field=f"frames[{index}].rows", found=str(row))
+                frames[row] = frame
+        return frames
+
+    def rows(self, entries: Any, rows: int, field: str) -> int:
+        """Whether so many rows may have an object each; it gives their number."""
+        if not isinstance(entries, list):
+            raise TraceError("malformed", field=field, expected="a list", found=repr(entries)[:80])
+        most = FREE_ROWS + sum(self.asked.values())
+        if rows > most:
+            raise TraceError(
+                "more rows than its arrays can have", field=field, expected=f"at most {most}", found=f"{rows}"
+            )
+        return rows
+
+    def sparse(self, entry: dict[str, Any], rows: int, field: str, where: str) -> tuple[list[int], Any]:
+        """The rows of the observations that an entry has values for, and these."""
+        at = _at(f"{where}.rows", self.column, entry.get("rows"), 1)
+        values = _at(f"{where}.values", self.column, entry.get("values"), 1)
+        if not isinstance(at, np.ndarray) or at.dtype != np.int64 or at.ndim != 1 or len(at) != len(values):
+            raise TraceError("malformed", field=f"{field}.rows", expected="int64, one per value")
+        for row in at.tolist():
+            if not 0 <= row < rows:
+                raise TraceError("no such row", field=f"{field}.rows", expected=f"0 to {rows - 1}", found=str(row))
+        return at.tolist(), values
 
 
 def _unknown_type(kind: Any) -> TraceError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple, overload
 
 import numpy as np
@@ -17,7 +17,8 @@ import numpy as np
 from .columns import Column
 from .errors import ClosedError, TraceError
 from .rows import BLOCK_BYTES
-from .values import MAX_INT_BITS, normalise_key, path_text, snapshot
+from .sparse import Frames, Infos
+from .values import MAX_INT_BITS, path_text, snapshot
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -33,7 +34,7 @@ class Lane:
     Args:
         episodes: gives the list that ended episodes are appended to, as it is at that moment.
         number: `lane` of its episodes, for a vector environment.
-        infos: whether to record them.
+        infos, frames: whether to record them.
         clock: gives the timestamps; None: none are recorded.
         block_bytes: as `Column` has it.
 
@@ -43,6 +44,7 @@ class Lane:
         first: how many observations come before the first step: 1 after a reset, else 0.
         dirty: something was begun and not finished, or the lane is closed.
         watch: the number of steps at which to look how large the episode has become.
+        infos, frames: those of the running episode; None: they are not recorded.
         handed: how many steps are handed over to `stream`.
         lost: a step was made, or may have been, that is not recorded.
         handing: it is not a step that was begun and not finished, but a handing over.
@@ -55,6 +57,7 @@ class Lane:
         number: int | None = None,
         *,
         infos: bool = False,
+        frames: bool = False,
         clock: Callable[[], float] | None = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
@@ -66,8 +69,9 @@ class Lane:
         self.timestamps = Column(("timestamps",))
         self.number = number
         self.infos = Infos() if infos else None
+        self.frames = Frames(block_bytes) if frames else None
         self._warned = False
-        self._has_more = infos or clock is not None
+        self._has_more = infos or frames or clock is not None
         self.closed = False
         self.forget()
 
@@ -77,8 +81,8 @@ class Lane:
             column.clear()
         if self._has_more:
             self.timestamps.clear()
-            if self.infos is not None:
-                self.infos.clear()
+            for sparse in self._sparse():
+                sparse.clear()
         self.steps = 0
         self.first = 0
         self.began: dict[str, Any] = {}
@@ -117,13 +121,19 @@ class Lane:
         self.actions.cut(count)
         self.rewards.cut(count)
         self.timestamps.cut(count)
-        if self.infos is not None:
-            self.infos.cut(count + self.first)
+        for sparse in self._sparse():
+            sparse.cut(count + self.first)
         self.lost = self.lost or not self.handing  # the environment may have made a step that nobody knows of
         self.handing = self.dirty = False
 
     def reset(
-        self, observation: Any, seed: Any = None, options: Any = None, info: Any = None, started: str = ""
+        self,
+        observation: Any,
+        seed: Any = None,
+        options: Any = None,
+        info: Any = None,
+        started: str = "",
+        frame: Any = None,
     ) -> None:
         """The first observation of a new episode, row 0 of `observations`. The last episode must have ended.
 
@@ -148,6 +158,8 @@ class Lane:
         self.observations.add(observation)
         if self.infos is not None:
             self.infos.add(0, info)
+        if self.frames is not None:
+            self.frames.add(0, frame)
         self.first = 1
         self.dirty = False
 
@@ -175,6 +187,7 @@ class Lane:
         terminated: bool | None,
         truncated: bool | None,
         info: Any = None,
+        frame: Any = None,
     ) -> None:
         """What the step begun led to.
 
@@ -187,7 +200,7 @@ class Lane:
         self.observations.add(observation)
         self.rewards.add(reward)
         if self._has_more or self.lost:
-            self._finish_more(info)
+            self._finish_more(info, frame)
         if terminated.__class__ is not bool or truncated.__class__ is not bool:
             terminated, truncated = self._flag(terminated), self._flag(truncated)
         steps = self.steps + 1
@@ -208,12 +221,14 @@ class Lane:
             warnings.warn(f"terminated or truncated is not recorded, it is no bool: {value!r:.80}", stacklevel=5)
         return None
 
-    def _finish_more(self, info: Any) -> None:
+    def _finish_more(self, info: Any, frame: Any) -> None:
         """What most steps of most recordings do not have."""
         if self._clock is not None:
             self.timestamps.add(self._clock())
         if self.infos is not None:
             self.infos.add(self.steps + self.first, info)
+        if self.frames is not None:
+            self.frames.add(self.steps + self.first, frame)
         if self.lost:
             if self.running:
                 self.gaps.append(self.steps)
@@ -257,10 +272,11 @@ class Lane:
 
     def size(self) -> int:
         """About how many bytes of memory the running episode takes, without what is handed over."""
-        columns = [self.observations, self.actions, self.rewards, self.timestamps]
-        if self.infos is not None:
-            columns += [column for entry in self.infos.columns.values() for column in entry]
+        columns = [self.observations, self.actions, self.rewards, self.timestamps, *self._sparse()]
         return sum(column.size() for column in columns)
+
+    def _sparse(self) -> list[Infos | Frames]:
+        return [sparse for sparse in (self.infos, self.frames) if sparse is not None]
 
     def _episode(self, reason: str | None) -> dict[str, Any]:
         """The episode as `batch` wants it; `reason` is None while it runs."""
@@ -292,67 +308,9 @@ class Lane:
             episode["timestamps"] = finish(self.timestamps)
         if self.infos is not None:
             episode["infos"] = self.infos.finish(finish)
+        if self.frames is not None:
+            episode["frames"] = list(self.frames.finish(finish).values())
         return episode
-
-
-class Infos:
-    """The infos of the running episode: a sparse column per key, and the rows at which it has a value."""
-
-    def __init__(self) -> None:
-        self.columns: dict[Any, tuple[Column, Column]] = {}
-        self.refused: set[Any] = set()
-
-    def add(self, row: int, info: Any) -> None:
-        """Copies the info that came with observation `row`, but for what cannot be stored: one warning per key."""
-        if info is None:
-            return
-        if not isinstance(info, Mapping):
-            self._refuse(None, TraceError(f"cannot store {type(info)}", field="infos", expected="a dict"))
-            return
-        for key, value in info.items():
-            entry = self.columns.get(key)
-            if entry is None:
-                try:
-                    key = normalise_key(key, ("infos",))
-                except TraceError as error:
-                    self._refuse(key, error)
-                    continue
-                entry = self.columns.setdefault(key, (Column(("infos", key, "rows")), Column(("infos", key))))
-            at, column = entry
-            try:
-                column.add(value)
-            except TraceError as error:
-                column.cut(len(at))
-                self._refuse(key, error)
-            else:
-                at.add(row)
-
-    def _refuse(self, key: Any, error: TraceError) -> None:
-        if key not in self.refused:
-            self.refused.add(key)
-            warnings.warn(f"not recorded: {error}", stacklevel=6)
-
-    def cut(self, rows: int) -> None:
-        """Forgets what came with observation `rows` and later ones."""
-        for at, column in self.columns.values():
-            count = min(len(at), len(column))
-            while count and at[count - 1] >= rows:
-                count -= 1
-            at.cut(count)
-            column.cut(count)
-
-    def clear(self) -> None:
-        """Starts the next episode."""
-        self.columns = {key: entry for key, entry in self.columns.items() if len(entry[0])}  # keys that still come
-        for at, column in self.columns.values():
-            at.clear()
-            column.clear()
-
-    def finish(self, finish: Callable[[Column], Any]) -> dict[Any, dict[str, Any]]:
-        """`{key: {"rows": int64 (n,), "values": (n, ...)}}`, as `finish` gives them, for the keys that there are."""
-        return {
-            key: {"rows": finish(at), "values": finish(column)} for key, (at, column) in self.columns.items() if len(at)
-        }
 
 
 class LiveRows(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs Python 3.9

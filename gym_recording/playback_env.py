@@ -17,18 +17,19 @@ from .memory import Place
 from .playback import TraceRecordingReader
 from .position import Position, own
 from .rebuild import installed_library
-from .wrappers.api import join_step, reset_gives_info
+from .wrappers.api import era_of, join_step, reset_gives_info
 
 _SPACES = ("observation_space", "action_space")
+_MODE = "rgb_array"
 
 
 class PlaybackEnv:
     """Plays a recording back, as an environment of gymnasium, or of gym where that is what is installed.
 
     `reset` returns the first observation of the next episode, after the last of the first again; `step` the rest, step
-    by step, for any action. Infos are there if they were recorded. Episodes without a step, or without a first
-    observation, are left out. An episode that the environment did not end, but a reset, the close or a crash, is
-    `truncated` at its last step. After that, `step` is an error until the next `reset`.
+    by step, for any action. Infos, and frames, which `render` returns, are there if they were recorded. Episodes
+    without a step, or without a first observation, are left out. An episode that the environment did not end, but a
+    reset, the close or a crash, is `truncated` at its last step. After that, `step` is an error until the next `reset`.
 
     Args:
         source: the recording: a directory, a reader or a view. All traces that it has episodes of must have the same
@@ -62,6 +63,10 @@ class PlaybackEnv:
                 if other.env.get(key) != self._trace.env.get(key):
                     problem, expected = "not the environment of the trace before it", f"that of {self._trace.name}"
                     raise TraceError(problem, file=other.name, field=f"env.{key}", expected=expected)
+        if self._position.reader[self._position.numbers[0]].frames is not None:
+            fps = self._trace.env.get("render_fps")
+            self.metadata = {"render_modes": [_MODE], **({} if fps is None else {"render_fps": fps})}
+            self.render_mode = _MODE if _MODE in era_of(self._library).frame else None
 
     @cached_property
     def observation_space(self) -> Any:
@@ -109,8 +114,10 @@ class PlaybackEnv:
         infos = self.episode.infos
         return {} if infos is None else own(infos[row])
 
-    def render(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: a recording is no picture."""
+    def render(self, *args: Any, **kwargs: Any) -> Any:
+        """The recorded frame of the last observation; None if there is none."""
+        frames = self.episode.frames if hasattr(self._position, "episode") else None
+        return None if frames is None else own(frames[self._position.step])
 
     def close(self) -> None:
         """Lets go of all files."""

@@ -17,7 +17,7 @@ from typing import Any
 from . import files, process
 from .columns import optimize_list_of_ndarrays, size_of
 from .errors import ClosedError
-from .format import json_copy
+from .format import EPISODE_ARRAYS, json_copy
 from .lane import FIRST_WATCH, Lane, LiveRows
 from .memory import MemoryDirectory, Place
 from .options import at_least_one, at_least_zero, one_of
@@ -35,7 +35,7 @@ STREAM_BATCHES = 4
 LANES_BATCHES = 200  # the running episodes of all lanes together; with batches of 5 MB that is 1 GB of memory
 LANES_BLOCKS_BYTES = 1 << 28  # the blocks that the lanes are filling, together
 _EPISODE_BYTES = 800  # of header, for a small episode; only the trigger uses this estimate
-_WITH_ARRAYS = ("observations", "actions", "rewards", "infos")  # members of an episode that take room
+_WITH_ARRAYS = ("observations", "actions", "rewards", "infos", "frames")  # members of an episode that take room
 
 
 class TraceRecording:
@@ -56,6 +56,7 @@ class TraceRecording:
         durability: "fsync": what is committed survives a power cut. "none": it survives the end of the process only.
         infos: whether to record the info dicts.
         timestamps: whether to record when each step ended.
+        frames: whether to record frames, which `add_reset` and `add_step` take: uint8 (height, width[, channels]).
         metadata: the user's own, JSON; it stands in the manifest.
         env: what is known of the environment, JSON; it stands in the manifest.
         library: the environment's library and its version, for the manifest.
@@ -91,6 +92,7 @@ class TraceRecording:
         durability: str = "fsync",
         infos: bool = False,
         timestamps: bool = False,
+        frames: bool = False,
         metadata: Mapping[str, Any] | None = None,
         env: Mapping[str, Any] | None = None,
         library: str | None = None,
@@ -101,6 +103,7 @@ class TraceRecording:
             "durability": durability,
             "infos": infos,
             "timestamps": timestamps,
+            "frames": frames,
             "metadata": metadata,
             "env": env,
             "library": library,
@@ -112,20 +115,16 @@ class TraceRecording:
         self._buffer_batch_size: int | None = at_least_zero(buffer_batch_size, "buffer_batch_size")
         self._flush_interval: float | None = at_least_zero(flush_interval, "flush_interval")
         self._batch_bytes: int | None = at_least_zero(batch_bytes, "batch_bytes")
-        self.closed = False
-        self.episode_id = 0
+        self.closed, self.episode_id = False, 0
         self._trace = trace = TraceWriter(self.directory, durability == "fsync", self._interval(), library, members)
         self.lanes = trace.lanes
         clock = time.time if timestamps else None
         block = min(BLOCK_BYTES, max(LARGE_ROW, LANES_BLOCKS_BYTES // (lanes or 1)))
-        for number in [None] if lanes is None else range(lanes):
-            lane = Lane(lambda: trace.batch.episodes, number, infos=infos, clock=clock, block_bytes=block)
-            self.lanes.append(lane)
+        make = partial(Lane, lambda: trace.batch.episodes, infos=infos, frames=frames, clock=clock, block_bytes=block)
+        self.lanes += map(make, [None] if lanes is None else range(lanes))
         self.lane = self.lanes[0]
         self._full = False
-        self.observations = LiveRows(self.lane, "observations")
-        self.actions = LiveRows(self.lane, "actions")
-        self.rewards = LiveRows(self.lane, "rewards")
+        self.observations, self.actions, self.rewards = (LiveRows(self.lane, name) for name in EPISODE_ARRAYS)
         self.deadline = 0.0
         self._set_deadline()
         self._finalizer = weakref.finalize(self, process.finish, trace)
@@ -196,7 +195,14 @@ class TraceRecording:
     # ---- recording
 
     def add_reset(
-        self, observation: Any, *, seed: Any = None, options: Any = None, info: Any = None, lane: int = 0
+        self,
+        observation: Any,
+        *,
+        seed: Any = None,
+        options: Any = None,
+        info: Any = None,
+        frame: Any = None,
+        lane: int = 0,
     ) -> None:
         """Ends the running episode of a lane, if there is one, and starts the next with its first observation.
 
@@ -205,7 +211,7 @@ class TraceRecording:
             ClosedError: the recorder is closed.
             OSError: a flush was due and failed. The reset is recorded, the data is kept, the next flush tries again.
         """
-        self.begin(self.lanes[lane], observation, seed, options, info)
+        self.begin(self.lanes[lane], observation, seed=seed, options=options, info=info, frame=frame)
         if self._full or time.monotonic() >= self.deadline:
             self.flush_if_due()
 
@@ -218,6 +224,7 @@ class TraceRecording:
         terminated: bool | None = None,
         truncated: bool | None = None,
         info: Any = None,
+        frame: Any = None,
         lane: int = 0,
     ) -> None:
         """Records a step: `action` was applied to the last observation, and led to `observation` and `reward`.
@@ -230,7 +237,7 @@ class TraceRecording:
         """
         running = self.lanes[lane]
         running.begin(action)
-        running.finish(observation, reward, terminated, truncated, info)
+        running.finish(observation, reward, terminated, truncated, info, frame)
         if running.closed:
             raise ClosedError("the recorder was closed in the middle of this step, which is not recorded")
         if running.steps >= running.watch or time.monotonic() >= self.deadline:
@@ -245,15 +252,15 @@ class TraceRecording:
         self.end(self.lanes[lane])
         self.flush_if_full()
 
-    def begin(self, lane: Lane, observation: Any, seed: Any = None, options: Any = None, info: Any = None) -> None:
-        """Ends what runs in a lane and begins an episode. Whoever records calls `flush_if_due` afterwards.
+    def begin(self, lane: Lane, observation: Any, **given: Any) -> None:
+        """Ends what runs in a lane and begins an episode, as `Lane.reset`. `flush_if_due` must be called afterwards.
 
         Raises:
             TraceError, ClosedError: as `add_reset`.
         """
         if lane.running or lane.dirty or lane.lost:
             self.end(lane)
-        lane.reset(observation, seed, options, info, utc_now())
+        lane.reset(observation, **given, started=utc_now())
 
     def end(self, lane: Lane) -> None:
         """Ends what runs in a lane. Whoever records calls `flush_if_full` or `flush_if_due` afterwards.
@@ -385,7 +392,6 @@ class TraceRecording:
 
         It has a trace of its own and begins empty, because what was recorded before belongs to the original.
         """
-        options: dict[str, Any] = {
-            name: getattr(self, name) for name in ("buffer_batch_size", "batch_bytes", "flush_interval")
-        }
+        names = "buffer_batch_size", "batch_bytes", "flush_interval"
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
         return partial(type(self), self.directory, **self._arguments, **options), ()

@@ -305,3 +305,13 @@ def snapshot(value: Any, path: Path, depth: int = 0) -> Any:
         return {normalise_key(k, path): snapshot(v, (*path, k), depth + 1) for k, v in value.items()}
     items = [snapshot(item, (*path, i), depth + 1) for i, item in enumerate(value)]
     return items if isinstance(value, list) else tuple(items)
+
+
+def is_picture(value: Any, rows: int = 0) -> bool:
+    """Whether it is what a frame can be: an array (height, width) or (height, width, channels), uint8 and not empty.
+
+    Args:
+        value: anything.
+        rows: how many dimensions come before.
+    """
+    return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim - rows in (2, 3) and value.size > 0

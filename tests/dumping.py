@@ -5,7 +5,9 @@
     {"episodes": [{"observations": V, "actions": V, "rewards": V, "terminated": bool or null, "truncated": bool or null,
                    "ended_by": text or null, "seed": "decimal" or null, "options": V or null, "started": text or null,
                    "lane": int or null, "headless": bool, "gaps": [int], "timestamps": V or null,
-                   "infos": [V of a dict, for each row of the observations] or null}], "errors": [text]}
+                   "infos": [V of a dict, for each row of the observations] or null,
+                   "frames": V of an array, or of a list of an array or null for each row, or null}],
+     "errors": [text]}
 
 V is one of
 
@@ -54,6 +56,7 @@ def episode(one):
         "gaps": list(one.gaps),
         "timestamps": None if one.timestamps is None else value(one.timestamps),
         "infos": None if one.infos is None else list(map(value, one.infos)),
+        "frames": None if one.frames is None else value(one.frames),
     }
 
 

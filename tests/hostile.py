@@ -496,6 +496,7 @@ for member, values in {
     "timestamps": (3, None, "now"),
     "options": (nested(500), {"__type": "ndarray"}, {"__type": "set", "items": []}),
     "infos": (None, 3, {"__type": "ndarray"}, [3], [{"key": []}], [{"key": "a"}], [nested(500)]),
+    "frames": (None, 3, {"__type": "ndarray"}, [3], [{}], [{"rows": [], "values": []}], [nested(500)]),
 }.items():
     for value in values:
         text = "deep" if "raw" in repr(value) else repr(value)
@@ -533,6 +534,43 @@ infos("with rows of half a number", rows={"size": 4})
 infos("with rows in a list", rows=lambda batch: [0])
 infos("with 2^62 rows of nothing", rows={"shape": [2**62, 0], "size": 0}, values=lambda batch: [])
 infos("with a key that is a record", key={"__type": "ndarray"})
+
+
+def frames(name, error="frames", refused=True, good=(0, 2), **changes):
+    """A frame of one pixel in three colours; `changes` are of the records of its rows and values."""
+
+    def spoil(batch):
+        rows, values = batch.append(np.array([0], "<i8")), batch.append(np.array([[7, 8, 9]], "u1"))
+        values["shape"] = [1, 1, 1, 3]
+        set_members(rows, changes.get("rows", {}))
+        set_members(values, changes.get("values", {}))
+        batch.episode["frames"] = [{"rows": rows, "values": values}] * changes.get("times", 1)
+
+    spoiled(f"frames {name}", spoil, error=error, refused=refused, good=good)
+
+
+frames("that are right", refused=False, good=(0, 1, 2))
+frames("of another dtype", values={"dtype": "int8"})
+frames("of a dtype that another carries", values={"view": "float8_e5m2"})
+frames("without a dimension", values={"shape": [3], "size": 3})
+frames("of two dimensions", values={"shape": [1, 3]})
+frames("of five dimensions", values={"shape": [1, 1, 1, 1, 3]})
+frames("without a pixel", values={"shape": [1, 0, 2], "size": 0})
+frames("without a row", rows={"shape": [0], "size": 0}, values={"shape": [0, 1, 3], "size": 0})
+frames("of more rows than there are", values={"shape": [3, 1, 1]})
+frames("past the end", values={"npyoff": 10**6}, error="not wholly|frames")
+frames("of a huge shape", values={"shape": [2**62, 2**62, 3]})
+frames("of a row twice", times=2)
+frames("with rows of floats", rows={"dtype": "float64"})
+frames("with rows of two dimensions", rows={"shape": [1, 1]})
+
+
+def frames_for_rows_of_nothing(batch):
+    infos_for_rows_of_nothing(batch)
+    batch.episode["frames"] = batch.episode.pop("infos")
+
+
+spoiled("2^62 steps without a byte, and frames", frames_for_rows_of_nothing)
 
 
 def many_infos(batch):

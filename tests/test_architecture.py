@@ -22,7 +22,7 @@ LAYERS = [
     {"format", "rows", "spaces", "process"},
     {"columns", "layout", "rebuild"},
     {"batch", "header"},
-    {"stream"},
+    {"stream", "sparse"},
     {"lane"},
     {"trace"},
     {"environment"},
@@ -39,7 +39,7 @@ LAYERS = [
     {"wrappers.pettingzoo"},
     {"wrappers"},
     {"difference", "position"},
-    {"check", "info", "test_recording", "replaying", "playback_env"},
+    {"check", "info", "test_recording", "replaying", "playback_env", "video"},
     {"repair", "copying", "merging"},
     {"cli"},
     {"__main__"},
@@ -57,7 +57,7 @@ WRAPPERS = {
     "wrappers.trace_recording",
     "wrappers.vector",
 }
-WRITING = {"columns", "lane", "stream", "process", "trace", "recording", *WRAPPERS}
+WRITING = {"columns", "sparse", "lane", "stream", "process", "trace", "recording", *WRAPPERS}
 READING = {
     "header",
     "index",
@@ -71,6 +71,7 @@ READING = {
     "playback",
     "check",
     "info",
+    "video",
 }
 KNOWS_GYM = {"spaces", "rebuild", "environment", "playback_env", *WRAPPERS}
 BY_NAME = {"cli", "replaying", "test_recording"}  # make environments, and so import the library that they are asked for

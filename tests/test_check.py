@@ -477,6 +477,34 @@ def infos_out_of_order(r):
     r.edit_blob(lambda data: data.__setitem__(slice(at, at + 16), np.array([2, 1]).tobytes()))
 
 
+@pytest.fixture
+def filmed(tmp_path):
+    """An episode with frames of two sizes, at rows 0 and 2, and at row 1."""
+    with TraceRecording(tmp_path / "filmed", frames=True, durability="none") as recording:
+        recording.add_reset(0, frame=np.zeros((2, 2), "uint8"))
+        for height in (3, 2):
+            recording.add_step(0, 0, 0.0, frame=np.zeros((height, 2), "uint8"))
+    recording = Recording.__new__(Recording)
+    recording.directory = tmp_path / "filmed"
+    (recording.header,), (recording.blob,) = (list(recording.directory.glob(kind)) for kind in ("*.ep*.json", "*.bin"))
+    return recording
+
+
+def test_rows_of_frames_that_are_not_in_order_are_found(filmed):
+    assert check_recording(filmed.directory) == []
+    at = filmed.read(filmed.header)["episodes"][0]["frames"][0]["rows"]["npyoff"]
+    filmed.edit_blob(lambda data: data.__setitem__(slice(at, at + 16), np.array([2, 0]).tobytes()))
+    (problem,) = check_recording(filmed.directory)
+    assert str(problem) == f"{filmed.header.name}: episodes[0].frames[0].rows: not ascending (found [2, 0])"
+
+
+def test_two_frames_of_a_row_are_found(filmed):
+    at = filmed.read(filmed.header)["episodes"][0]["frames"][1]["rows"]["npyoff"]
+    filmed.edit_blob(lambda data: data.__setitem__(slice(at, at + 8), np.array([2]).tobytes()))
+    (problem,) = check_recording(filmed.directory)
+    assert str(problem) == f"{filmed.header.name}: episodes[0].frames[1].rows: a row stands twice (found 2)"
+
+
 @damage("BLOB: bytes 143 to 168: of no array (expected at most 35 zeros)")
 def skipped_rows_not_zero(r):
     r.edit_blob(lambda data: data.__setitem__(150, 1))

@@ -802,11 +802,14 @@ def contents(directory):
     return {path.name: path.read_bytes() for path in sorted(Path(directory).glob("openaigym.*"))}
 
 
+FRAME = np.zeros((2, 2, 3), "uint8")
+
+
 @functools.lru_cache(maxsize=None)
 def documents():
     """Recordings of versions 2, 1 and 0, as `{name: bytes}`."""
     with TemporaryDirectory() as directory:
-        with TraceRecording(directory, durability="none", infos=True, timestamps=True) as recording:
+        with TraceRecording(directory, durability="none", infos=True, timestamps=True, frames=True) as recording:
             for name in (
                 "dicts",
                 "tuples in tuples",
@@ -814,7 +817,7 @@ def documents():
                 "structured arrays",
                 "dicts with keys of all types",
             ):
-                recording.add_reset(0, seed=3, options={"a": (1, np.zeros(2))}, info={"key": 1})
+                recording.add_reset(0, seed=3, options={"a": (1, np.zeros(2))}, info={"key": 1}, frame=FRAME)
                 for value in KINDS[name].rows():
                     recording.add_step(value, value, 0.5, terminated=False, truncated=True, info={"other": value})
         ours = contents(directory)

@@ -42,15 +42,18 @@ def test_whatever_can_be_recorded_is_copied(name, record):
 
 def recorded(directory, episodes=5, **options):
     """Episodes with all that an episode may have."""
-    options = {"infos": True, "timestamps": True, "durability": "none", **options}
+    options = {"infos": True, "timestamps": True, "frames": True, "durability": "none", **options}
     with TraceRecording(directory, **options) as recording:
         recording.add_step(0, np.zeros(3, "float32"), 1.0)
         for number in range(episodes):
-            recording.add_reset(np.full(3, number, "float32"), seed=number, options={"a": (number, "b")}, info={"x": 1})
+            about = {"seed": number, "options": {"a": (number, "b")}, "info": {"x": 1}}
+            recording.add_reset(np.full(3, number, "float32"), frame=np.full((2, 4), number, "uint8"), **about)
             for step in range(number):
                 info = {"even": np.float32(step)} if step % 2 else {"text": "odd", 3: None, "nested": {"a": np.ones(2)}}
                 over = step == 2
-                recording.add_step(step, np.ones(3, "float32"), step / 2, terminated=over, truncated=False, info=info)
+                frame = None if number == 3 and step == 1 else np.full((2, 4 + number // 4 * step), step, "uint8")
+                about = {"terminated": over, "truncated": False, "info": info, "frame": frame}
+                recording.add_step(step, np.ones(3, "float32"), step / 2, **about)
         if episodes:
             recording.add_step(0, np.zeros(3, "float32"), 0.0)
             with pytest.raises(TraceError):

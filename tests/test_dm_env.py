@@ -222,9 +222,12 @@ def test_an_action_after_last_is_refused_only_if_it_is_a_step(tmp_path):
     assert [episode.headless for episode in episodes] == [False, True]
 
 
-def test_lanes_are_refused(tmp_path):
+def test_lanes_and_frames_are_refused(tmp_path):
     with pytest.raises(TraceError, match=r"lanes: one environment has one lane; leave it out \(found 2\)"):
         TraceRecordingDmEnvWrapper(Scripted(), tmp_path, lanes=2)
+    with pytest.raises(TraceError, match=r"frames: only environments of gym and gymnasium are rendered; leave it out"):
+        TraceRecordingDmEnvWrapper(Scripted(), tmp_path, frames=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_closed_recorder_steps_nothing(tmp_path):

@@ -67,6 +67,7 @@ def test_an_environment_is_described(library):
         "id": WALK,
         "kwargs": {"length": 5},
         "max_episode_steps": 9,
+        "render_fps": 30,
         "observation_space": BOX,
         "action_space": DISCRETE,
     }
@@ -95,7 +96,8 @@ def test_a_space_that_cannot_be_written_is_null_with_one_warning(library, tmp_pa
     with pytest.warns(UserWarning, match="observation_space is a .*Odd.*action_space.spaces") as caught:
         trace = recorded(env, tmp_path)
     assert [warning.filename for warning in caught] == [__file__]
-    assert trace.env == {"observation_space": None, "action_space": {"type": "Tuple", "spaces": [None, DISCRETE]}}
+    tuple_space = {"type": "Tuple", "spaces": [None, DISCRETE]}
+    assert trace.env == {"render_fps": 30, "observation_space": None, "action_space": tuple_space}
     with pytest.raises(TraceError, match=r"manifest.json: env.observation_space: this space is unknown"):
         trace.observation_space  # noqa: B018
 

@@ -712,3 +712,98 @@ def test_an_environment_without_spaces_is_recorded(gym, tmp_path):
     found = loop(env, 1)
     env.close()
     assert_recorded(tmp_path, found)
+
+
+# ---- frames
+
+
+class Filmed:
+    """What each interface above has, with frames that tell the time."""
+
+    render_mode = None
+
+    def shown(self):
+        return np.full((4, 6, 3), self.steps, "uint8")
+
+
+class FilmedUnderscored(Filmed, Underscored):
+    def _render(self, mode="human", close=False):
+        return self.shown() if mode == "rgb_array" else None
+
+
+class FilmedPlain(Filmed, Plain):
+    def render(self, mode="human"):
+        return self.shown() if mode == "rgb_array" else None
+
+
+class FilmedSeeded(Filmed, Seeded):
+    render = FilmedPlain.render
+
+
+class FilmedSingle(Filmed, Seeded):
+    """gym 0.25 with a render_mode."""
+
+    render_mode = "single_rgb_array"
+
+    def render(self):
+        return self.shown()
+
+
+class FilmedFlagged(Filmed, Flagged):
+    render_mode = "rgb_array"
+
+    def render(self):
+        return self.shown()
+
+
+FILMED = {Underscored: FilmedUnderscored, Plain: FilmedPlain, Seeded: FilmedSeeded, Flagged: FilmedFlagged}
+
+
+def assert_filmed(directory, lengths):
+    episodes = list(TraceRecordingReader(directory))
+    assert [len(episode) for episode in episodes] == lengths
+    for episode in episodes:
+        assert same(episode.frames[:, 0, 0, 0], np.arange(len(episode) + 1, dtype="uint8"))
+    assert check_recording(directory) == []
+
+
+def test_frames_are_recorded_by_the_interface_of_the_time(gym, tmp_path):
+    interface = next(interface for first, interface in INTERFACES if era(gym) >= first)
+    env = TraceRecordingWrapper(environment(gym, interface=FILMED[interface]), tmp_path, frames=True)
+    loop(env, 2)
+    env.close()
+    assert_filmed(tmp_path, [5, 5])
+
+
+def test_frames_of_gym_0_25_may_have_a_mode_of_their_own(gym, tmp_path):
+    since(gym, (0, 25))
+    until(gym, (0, 26))
+    env = TraceRecordingWrapper(environment(gym, interface=FilmedSingle), tmp_path, frames=True)
+    loop(env, 2)
+    env.close()
+    assert_filmed(tmp_path, [5, 5])
+    with pytest.raises(TraceError, match="expected 'single_rgb_array' or None, found 'rgb_array'"):
+        TraceRecordingWrapper(environment(gym, interface=FilmedFlagged), tmp_path, frames=True)
+
+
+def test_a_mode_that_meant_nothing_is_not_looked_at(gym, tmp_path):
+    until(gym, (0, 25))
+    interface = next(interface for first, interface in INTERFACES if era(gym) >= first)
+    inner = environment(gym, interface=FILMED[interface], render_mode="human")
+    env = TraceRecordingWrapper(inner, tmp_path, frames=True)
+    loop(env, 1)
+    env.close()
+    assert_filmed(tmp_path, [5])
+
+
+def test_frames_of_a_real_environment_are_recorded(gym, tmp_path):
+    since(gym, (0, 22))  # pyglet, before, needs a screen
+    pytest.importorskip("pygame")
+    mode = {"render_mode": "rgb_array"} if era(gym) >= FLAGS else {}
+    checker = {"disable_env_checker": True} if FLAGS <= era(gym) < GYMNASIUM else {}
+    env = TraceRecordingWrapper(gym.make("CartPole-v1", **mode, **checker), tmp_path, frames=True)
+    found = loop(env, 1)
+    env.close()
+    (episode,) = TraceRecordingReader(tmp_path)
+    assert episode.frames.shape == (len(found[0][1]) + 1, 400, 600, 3)
+    assert (episode.frames[0] != episode.frames[-1]).any()

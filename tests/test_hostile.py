@@ -290,6 +290,7 @@ DEEP = {
     "gaps": lambda value: lambda batch: batch.episode.update(gaps=value),
     "options": lambda value: lambda batch: batch.episode.update(options=value),
     "infos": lambda value: lambda batch: batch.episode.update(infos=value),
+    "frames": lambda value: lambda batch: batch.episode.update(frames=value),
     "a running episode": lambda value: lambda batch: set_members(batch.episode, {"ended_by": ..., "more": value}),
 }
 FRAMES = 30  # of Python, that there may be between the parser and whoever looks at what it gave

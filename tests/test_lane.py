@@ -86,6 +86,11 @@ def every_interruption(*arguments, **options):
 # ---- the lane alone
 
 
+def frame_of(n):
+    """The frame of step n: none for every fifth, a large one for every third."""
+    return None if n % 5 == 4 else np.full((60, 60, 3) if n % 3 == 2 else (2, 3), n, "uint8")
+
+
 class Recorded:
     """A lane and what it handed over. Step n brings `value(n)` everywhere; step `odd` has the flag `terminated`."""
 
@@ -93,7 +98,7 @@ class Recorded:
         self.value, self.odd = value, odd
         self.episodes = []
         self.now = 0.0
-        self.lane = Lane(lambda: self.episodes, infos=True, clock=lambda: self.now)
+        self.lane = Lane(lambda: self.episodes, infos=True, frames=True, clock=lambda: self.now)
 
     def begin(self, n):
         self.lane.begin(self.value(n))
@@ -101,11 +106,11 @@ class Recorded:
     def finish(self, n):
         self.now = float(n)
         info = {"n": self.value(n), **({"odd": n} if n == self.odd else {})}
-        self.lane.finish(self.value(n), self.value(n), n == self.odd, False, info)
+        self.lane.finish(self.value(n), self.value(n), n == self.odd, False, info, frame_of(n))
 
     def episode(self, *steps, reset=True):
         if reset:
-            self.lane.reset(self.value(0), info={"n": self.value(0)})
+            self.lane.reset(self.value(0), info={"n": self.value(0)}, frame=frame_of(0))
         for n in steps:
             self.begin(n)
             self.finish(n)
@@ -119,8 +124,8 @@ class Recorded:
 def joined(value):
     if isinstance(value, dict):
         return {key: joined(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return tuple(map(joined, value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(joined, value))
     return np.asarray(value) if hasattr(value, "pieces") else value
 
 
@@ -177,18 +182,18 @@ def test_an_interrupted_reset_is_recorded_whole_or_not_at_all(name):
         recorded.episode(0, 1, 2)
         recorded.end()
         if first:
-            recorded.lane.reset(recorded.value(2), 5, {"an": "option"}, {"n": 2})
+            recorded.lane.reset(recorded.value(2), 5, {"an": "option"}, {"n": 2}, frame=frame_of(2))
         return recorded
 
     def after(recorded):
         recorded.episode(3, 4, reset=False)
         episode = recorded.end()
-        return {key: episode[key] for key in ("observations", "actions", "rewards", "infos", "timestamps")}
+        return {key: episode[key] for key in ("observations", "actions", "rewards", "infos", "frames", "timestamps")}
 
     whole, headless = after(recorded(True)), after(recorded(False))
     for attempt in every_interruption():
         found = recorded(False)
-        attempt(partial(found.lane.reset, found.value(2), 5, {"an": "option"}, {"n": 2}))
+        attempt(partial(found.lane.reset, found.value(2), 5, {"an": "option"}, {"n": 2}, frame=frame_of(2)))
         episode = after(found)
         assert same(episode, headless if found.episodes[-1].get("headless") else whole)
         assert len(found.episodes) == 2
@@ -344,13 +349,13 @@ class Numbered:
     """A recorder whose steps are numbered; every one that went in must come out once."""
 
     def __init__(self, directory, options):
-        self.recording = TraceRecording(directory, durability="none", infos=True, **options)
+        self.recording = TraceRecording(directory, durability="none", infos=True, frames=True, **options)
         self.count = 0
 
     def step(self):
         n = self.count
         self.count += 1
-        self.recording.add_step({"n": n, "text": str(n)}, np.full(2, n), float(n), terminated=False, info={"n": n})
+        self.recording.add_step({"n": n, "text": str(n)}, np.full(2, n), float(n), info={"n": n}, frame=frame_of(n))
 
     def reset(self):
         self.recording.add_reset(np.full(2, -1))
@@ -366,6 +371,8 @@ def numbers_in(directory):
             assert same(episode.observations[len(episode.observations) - len(n) :], np.stack([n, n], axis=-1))
             assert same(episode.rewards, n.astype("float64"))
             assert [info["n"] for info in episode.infos if info] == n.tolist()
+            frames = list(episode.frames)[len(episode.frames) - len(n) :]
+            assert all(same(frame, frame_of(i)) for frame, i in zip(frames, n.tolist()))
             numbers += n.tolist()
     return numbers
 

@@ -786,9 +786,12 @@ def test_the_wrapper_for_the_other_kind_of_environment_is_named(tmp_path, wrappe
 
 
 @pytest.mark.parametrize(("wrapper", "new"), BOTH)
-def test_lanes_are_refused(tmp_path, wrapper, new):
+def test_lanes_and_frames_are_refused(tmp_path, wrapper, new):
     with pytest.raises(TraceError, match=r"lanes: one environment has one lane; leave it out \(found 2\)"):
         wrapper(new(), tmp_path, lanes=2)
+    with pytest.raises(TraceError, match=r"frames: only environments of gym and gymnasium are rendered; leave it out"):
+        wrapper(new(), tmp_path, frames=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("ended", [True, False])

@@ -248,6 +248,36 @@ def test_it_is_copied_and_pickled_where_it_stands():
         assert twin.episode.seed == 2
 
 
+def test_recorded_frames_are_rendered_and_recorded_again():
+    source, again = MemoryDirectory(), MemoryDirectory()
+    frames = np.arange(5 * 2 * 3 * 3, dtype="uint8").reshape(5, 2, 3, 3)
+    with TraceRecording(source, frames=True, env={"render_fps": 12}) as recording:
+        recording.add_reset(0, frame=frames[0])
+        for step in range(1, 4):
+            recording.add_step(0, step, 0.0, frame=frames[step])
+        recording.add_reset(1)
+        recording.add_step(0, step, 0.0, frame=frames[4])
+    env = PlaybackEnv(source)
+    assert env.render() is None
+    assert env.metadata["render_fps"] == 12
+    env.reset()
+    for step in range(1, 4):
+        assert (env.render() == frames[step - 1]).all()
+        env.step(0)
+    env.reset()
+    assert env.render() is None
+    env = TraceRecordingWrapper(PlaybackEnv(source), again, frames=True)
+    with pytest.warns(UserWarning, match="frames: "):
+        for episode in TraceRecordingReader(source):
+            env.reset()
+            for _ in range(len(episode)):
+                env.step(0)
+    env.close()
+    for one, other in zip(TraceRecordingReader(again), TraceRecordingReader(source)):
+        assert plain(one.frames) == plain(other.frames)
+    assert PlaybackEnv(record()).render() is None
+
+
 def test_wrappers_of_the_library_take_it():
     env = GYM.Wrapper(PlaybackEnv(record(steps=10)))
     for _ in range(2):

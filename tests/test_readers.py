@@ -151,6 +151,19 @@ def test_infos_of_every_kind_and_all_members_are_read_alike(driver, tmp_path):
         assert all(one[member] not in (None, []) for one in expected["episodes"]), member
 
 
+@pytest.mark.parametrize("how", HOW_WRITTEN)
+def test_frames_are_read_alike(driver, tmp_path, how):
+    sizes = {"all": [(2, 3, 3)] * 4, "some": [None, (2, 3), None, (2, 3)], "sizes": [(2, 3), (3, 2), None, (2, 3)]}
+    with TraceRecording(tmp_path, durability="none", frames=True, **HOW_WRITTEN[how]) as recording:
+        for shapes in ([None] * 4, *sizes.values(), [(9, 9)]):
+            frames = [None if size is None else np.full(size, n, "uint8") for n, size in enumerate(shapes)]
+            recording.add_reset(0, frame=frames[0])
+            for frame in frames[1:]:
+                recording.add_step(0, 0, 0.0, frame=frame)
+    kinds = [list(one["frames"]) for one in check_alike(driver, tmp_path)["episodes"]]
+    assert kinds == [["list"], ["array"], ["list"], ["list"], ["array"]]
+
+
 def test_dtypes_that_numpy_lacks_are_read_alike(driver, tmp_path):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     names = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz")

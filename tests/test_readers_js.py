@@ -83,6 +83,22 @@ def test_members_infos_and_running_episodes_read_as_in_python(tmp_path):
     assert (first["seed"], first["lane"], first["gaps"], len(first["infos"])) == (str(2**80), 1, [2], 4)
 
 
+def test_frames_read_as_in_python(tmp_path):
+    shapes = ([(2, 3, 3)] * 3, [None, (2, 3), None], [(2, 3), (3, 2), (2, 3)], [None] * 3)
+    with TraceRecording(tmp_path, frames=True, durability="none") as recording:
+        for frames in shapes:
+            first, *others = [None if size is None else np.full(size, n, "uint8") for n, size in enumerate(frames)]
+            recording.add_reset(0, frame=first)
+            for frame in others:
+                recording.add_step(0, 0, 0.0, frame=frame)
+        recording.flush_interval = 0
+        recording.add_step(0, 0, 0.0)
+        recording.save_complete()
+        running = json.loads(run_node(DRIVER, tmp_path))
+        assert running == dump(tmp_path)
+    assert [list(one["frames"]) for one in running["episodes"]] == [["array"], ["list"], ["list"], ["list"]]
+
+
 def test_traces_come_in_the_order_that_python_has(tmp_path):
     made = [("10.9-0123456789ab", "\uffff"), ("9.9-0123456789ab", "\U0001f600"), ("3.9-0123456789ab", "\uffff")]
     made += [("8.10-0123456789ab", ...), ("8.9-0123456789ab", ...)]

@@ -306,6 +306,9 @@ class Discrete:
 Discrete.__module__ = "gym.spaces.discrete"
 
 
+FRAME = np.zeros((2, 2), "uint8")
+
+
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
     """The manifest and the header of a recording in which everything is switched on."""
@@ -313,8 +316,9 @@ def everything(tmp_path_factory):
     wrappers = [SimpleNamespace(entry_point="some:Wrapper", kwargs={})]
     spec = SimpleNamespace(id="Some-v0", entry_point="some:Env", kwargs={"size": 3}, max_episode_steps=10)
     spec.additional_wrappers = wrappers
-    env = SimpleNamespace(spec=spec, observation_space=Discrete(), action_space=Discrete())
-    options = {"infos": True, "timestamps": True, "metadata": {"by": "me"}, "library": "gym 0.26.2"}
+    metadata = {"render_fps": 30}
+    env = SimpleNamespace(spec=spec, metadata=metadata, observation_space=Discrete(), action_space=Discrete())
+    options = {"infos": True, "timestamps": True, "frames": True, "metadata": {"by": "me"}, "library": "gym 0.26.2"}
     with TraceRecording(directory, env=describe(env), **options) as recording:
         recording.lane.number = 1
         recording.add_step(0, np.zeros(3, "uint8"), 0.0)  # before a reset: headless
@@ -322,7 +326,7 @@ def everything(tmp_path_factory):
         with pytest.raises(TraceError):
             recording.add_step(0, object(), 0.0)  # a gap
         observation = np.zeros(3, "uint8")
-        recording.add_step(0, observation, 0.0, terminated=True, truncated=False, info={"lives": 2})
+        recording.add_step(0, observation, 0.0, terminated=True, truncated=False, info={"lives": 2}, frame=FRAME)
         with contextlib.suppress(ImportError):
             import ml_dtypes
 
@@ -416,7 +420,8 @@ def test_episodes_have_the_keys_of_the_tables(everything, streamed):
     check_keys(header["episodes"] + running["episodes"], *keys("Episode"))
     assert ["ended_by" in episode for episode in header["episodes"]] == [True] * len(header["episodes"])
     assert set(running["episodes"][0]) & {"terminated", "truncated", "ended_by"} == set()
-    check_keys([info for episode in header["episodes"] for info in episode["infos"]], *keys("Episode", 1))
+    for table, member in enumerate(("infos", "frames"), 1):
+        check_keys([one for episode in header["episodes"] for one in episode[member]], *keys("Episode", table))
 
 
 def test_array_records_have_the_keys_of_the_table(everything):

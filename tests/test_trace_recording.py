@@ -5,6 +5,7 @@ import gc
 import itertools
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -857,6 +858,137 @@ def test_an_info_that_is_no_dict_is_left_out_with_a_warning(library, tmp_path):
         env.step(0)
     env.close()
     assert episodes_in(tmp_path)[0].infos == [{}, {}]
+
+
+# ---- frames
+
+
+class Shown(Walk):
+    """Its frames are what `show` gives of the state."""
+
+    @staticmethod
+    def show(state):
+        return np.full((6, 8, 3), int(state.sum()) % 256, "uint8")
+
+    def render(self):
+        return self.show(self.state)
+
+
+def test_a_frame_is_rendered_after_every_reset_and_step(library, tmp_path):
+    env = TraceRecordingWrapper(make(library, Shown, 3, "rgb_array"), tmp_path, frames=True)
+    returned = perform(env, "rsssrc")
+    episodes = episodes_in(tmp_path)
+    assert [len(episode) for episode in episodes] == [3, 0]
+    seen = [[returned[0][0], *[step[0] for step in returned[1:4]]], [returned[4][0]]]
+    for episode, states in zip(episodes, seen):
+        assert same(episode.frames, np.stack([Shown.show(state) for state in states]))
+
+
+def test_frames_are_not_rendered_unless_asked_for(library, tmp_path):
+    class Unseen(Walk):
+        def render(self):
+            raise AssertionError
+
+    perform(TraceRecordingWrapper(make(library, Unseen, 3, "rgb_array"), tmp_path), "rsc")
+    (episode,) = episodes_in(tmp_path)
+    assert episode.frames is None
+
+
+def test_a_frame_that_is_used_again_is_copied(library, tmp_path):
+    class Again(Walk):
+        canvas = np.zeros((90, 100, 3), "uint8")
+
+        def render(self):
+            self.canvas[...] = self.state[1]
+            return self.canvas
+
+    perform(TraceRecordingWrapper(make(library, Again, 9, "rgb_array"), tmp_path, frames=True), "rsssc")
+    (episode,) = episodes_in(tmp_path)
+    assert episode.frames[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("mode", [None, "human", "ansi", "rgb_array_list", "depth_array"])
+def test_an_environment_that_renders_otherwise_is_refused_at_once(library, tmp_path, mode):
+    with pytest.raises(TraceError) as caught:
+        TraceRecordingWrapper(make(library, Walk, 3, mode), tmp_path / "none", frames=True)
+    assert str(caught.value) == (
+        "render_mode: its frames cannot be recorded; make the environment with another render_mode "
+        f"(expected 'rgb_array', found {mode!r})"
+    )
+    assert not (tmp_path / "none").exists()
+    TraceRecordingWrapper(make(library, Walk, 3, mode), tmp_path).close()
+
+
+RENDERED = {  # what `render` does when step 2 is rendered, and what the warning says
+    "raises": (ValueError("lost\nthe window"), "render failed .*ValueError: lost"),
+    "gives none": (None, "render returned None"),
+    "gives a list": ([np.zeros((6, 8, 3), "uint8")], "no frame .*list"),
+    "gives floats": (np.zeros((6, 8, 3)), r"no frame .*float64\(6, 8, 3\)"),
+    "gives text": ("+--+", "no frame .*str"),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"flush_interval": 0}], ids=["at once", "streamed"])
+@pytest.mark.parametrize("what", RENDERED)
+def test_a_render_that_fails_costs_its_frame_and_one_warning_but_no_step(library, tmp_path, what, options):
+    failure, message = RENDERED[what]
+
+    class Failing(Shown):
+        def render(self):
+            if self.state[1] % 3 != 2:
+                return super().render()
+            if isinstance(failure, Exception):
+                raise failure
+            return failure
+
+    env = TraceRecordingWrapper(make(library, Failing, 99, "rgb_array"), tmp_path, frames=True, **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        returned = perform(env, "rssssss")
+    env.close()
+    assert len(caught) == 1 and re.search(message, str(caught[0].message), re.DOTALL)
+    (episode,) = episodes_in(tmp_path)
+    assert same(episode.observations, np.stack([result[0] for result in returned]))
+    assert (episode.gaps, episode.headless, len(episode.frames)) == ((), False, 7)
+    for n, frame in enumerate(episode.frames):
+        assert frame is None if n % 3 == 2 else same(frame, Shown.show(episode.observations[n]))
+
+
+def test_a_window_that_changes_its_size_is_recorded_in_each(library, tmp_path):
+    class Resized(Walk):
+        def render(self):
+            return np.full((6 + int(self.state[1]) // 3, 8, 3), int(self.state[1]), "uint8")
+
+    perform(TraceRecordingWrapper(make(library, Resized, 99, "rgb_array"), tmp_path, frames=True), "rssssc")
+    (episode,) = episodes_in(tmp_path)
+    assert [(frame.shape[0], frame[0, 0, 0]) for frame in episode.frames] == [(6, 0), (6, 1), (6, 2), (7, 3), (7, 4)]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_records_the_frames_of_its_own_environment(tmp_path, copied):
+    library = pytest.importorskip("gymnasium")
+    env = TraceRecordingWrapper(make(library, Walk, 50, "rgb_array"), tmp_path, frames=True)
+    perform(env, "rs")
+    other = copied(env)
+    other.unwrapped.frame = np.ones((2, 2, 3), "uint8")
+    for one in (env, other):
+        perform(one, "rsc")
+    frames = [episode.frames for episode in episodes_in(tmp_path) if not episode.headless]
+    assert [frame.mean() for frame in frames] == [0, 0, 1]
+
+
+def test_rendered_frames_of_a_real_environment_are_those_that_others_see(tmp_path):
+    pytest.importorskip("pygame")
+    library = pytest.importorskip("gymnasium")
+    env = TraceRecordingWrapper(cart_pole(library, render_mode="rgb_array"), tmp_path, frames=True)
+    seen = []
+    for call in (env.reset, *[lambda: env.step(1)] * 5):
+        call()
+        seen.append(env.render())
+    env.close()
+    (episode,) = episodes_in(tmp_path)
+    assert same(episode.frames, np.stack(seen))
+    assert TraceRecordingReader(tmp_path).traces[0].env["render_fps"] == 50
 
 
 def test_timestamps_say_when_each_step_ended(library, tmp_path):

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from environments import Convertible, same_rows
+from environments import Convertible, same, same_rows
 
 from gym_recording import (
     ClosedError,
@@ -166,7 +166,7 @@ class Fickle:
         make, self.observe = OBSERVATIONS[kind]
         self.observation_space, self.action_space = make(flavour.spaces), ACTIONS[kind](flavour.spaces)
         self.flavour, self.number = flavour, number
-        self.metadata, self.spec, self.render_mode = {"render_modes": []}, None, None
+        self.metadata, self.spec, self.render_mode = {"render_modes": ["rgb_array"]}, None, "rgb_array"
         self.rng = np.random.RandomState(number)
         self.fails = self.episode = 0
 
@@ -216,6 +216,9 @@ class Fickle:
             info["TimeLimit.truncated"] = True
         return self.observe(self.values()), reward, over, info
 
+    def render(self):
+        return np.full((2 + self.number, 3, 3), self.values()[3] % 251, "uint8")
+
     def close(self):
         pass
 
@@ -259,7 +262,13 @@ class Alone:
             arguments["return_info"] = True
         result = self.env.reset(**arguments)
         observation, info = result if not self.flavour.old or "return_info" in arguments else (result, {})
-        episode = {"observations": [observation], "actions": [], "rewards": [], "infos": [info]}
+        episode = {
+            "observations": [observation],
+            "actions": [],
+            "rewards": [],
+            "infos": [info],
+            "frames": [self.env.render()],
+        }
         self.episodes.append({**episode, "seed": seed, "options": options, "flags": None, "ended_by": None})
         self.over = False
 
@@ -274,7 +283,8 @@ class Alone:
         else:
             flags = result[2:4]
         episode, reward = self.episodes[-1], np.dtype(self.flavour.rewards).type(result[1])
-        for key, value in zip(("observations", "rewards", "actions", "infos"), (result[0], reward, action, info)):
+        step = {"observations": result[0], "rewards": reward, "actions": action, "infos": info}
+        for key, value in {**step, "frames": self.env.render()}.items():
             episode[key].append(value)
         episode["flags"] = flags
         self.over = any(flags)
@@ -365,6 +375,12 @@ class Both:
                 assert (episode.ended_by, episode.seed) == (expected["ended_by"], expected["seed"])
                 assert episode.options == expected["options"]
                 assert (episode.headless, episode.gaps) == (False, ())
+                if episode.frames is not None:
+                    frames = expected["frames"]
+                    if self.flavour.autoreset == "same step" and any(flags):
+                        frames[-1] = None  # nobody could render it
+                    assert len(episode.frames) == len(frames)
+                    assert all(a is None if b is None else same(a, b) for a, b in zip(episode.frames, frames))
                 assert len(episode.infos) == len(expected["infos"])
                 for info, own in zip(episode.infos, expected["infos"]):
                     assert set(info) == set(own)
@@ -422,6 +438,62 @@ def test_a_lane_holds_what_its_sub_environment_gives_alone(flavour, kind, tmp_pa
 
 
 SOME = [pytest.param(flavour, id=name) for name, flavour in FLAVOURS.items() if "copies" not in name]
+RENDERS = GYMNASIUM is not None and GYMNASIUM >= (1, 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"flush_interval": 0}], ids=["at once", "streamed"])
+@pytest.mark.parametrize("flavour", [one for one in SOME if RENDERS and one.id.startswith("gymnasium")])
+def test_a_lane_has_the_frames_of_its_sub_environment(flavour, options, tmp_path):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        both = Both(tmp_path, flavour, "discrete", frames=True, **options)
+        both.reset(seed=5)
+        for _ in range(15):
+            both.step()
+        if flavour.masks:
+            both.reset(seed=[1, 2, 3, 4], mask=[True, False, False, True])
+            for _ in range(9):
+                both.step()
+        both.close()
+    found = both.compare()
+    assert all(episode.frames is not None for number in found for episode in found[number])
+    said = [str(warning.message) for warning in caught if "frame" in str(warning.message)]
+    lost = "not recorded: frames: no last frames of episodes: the vector environment resets in the step that ends them"
+    assert said == ([lost] * LANES if flavour.autoreset == "same step" else [])
+
+
+@pytest.mark.parametrize("flavour", [one for one in SOME if not (RENDERS and one.id.startswith("gymnasium"))])
+def test_vector_environments_that_give_no_frames_are_refused(flavour, tmp_path):
+    with pytest.raises(TraceError, match=r"frames: it gives no frames \(expected gymnasium 1.0 or later"):
+        Both(tmp_path, flavour, frames=True)
+
+
+def test_frames_of_a_vector_environment_that_renders_otherwise_cost_no_step(tmp_path):
+    if not RENDERS:
+        pytest.skip("needs gymnasium 1.0 or later")
+    gives = {"raises": ValueError("lost"), "too few": (np.zeros((2, 2), "uint8"),) * 2, "none": None}
+    for name, frames in gives.items():
+
+        def render(self, frames=frames):
+            if isinstance(frames, Exception):
+                raise frames
+            return frames
+
+        with pytest.raises(TraceError, match=r"render_mode: .* found None"):
+            record_spoken(tmp_path / "refused", frames=True)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            steps = [step_of((n, n, n)) for n in range(3)]
+            envs = record_spoken(tmp_path / name, *steps, frames=True, render=render, render_mode="rgb_array")
+            envs.reset()
+            for _ in range(3):
+                envs.step([0, 0, 0])
+            envs.close()
+        assert len([one for one in caught if "not recorded: frames" in str(one.message)]) == 3, name
+        for episode in TraceRecordingReader(tmp_path / name):
+            assert (len(episode), episode.gaps, episode.frames) == (3, (), [None] * 4)
+
+
 SYNC = [param for param in SOME if "sync" in param.id.split(",")[0].split() or "dummy" in param.id]
 
 
@@ -568,7 +640,8 @@ def record_spoken(directory, *steps, **options):
     from gymnasium.vector import VectorEnv
 
     options = {"infos": True, "durability": "none", **options}
-    spoken = type("Spoken", (Spoken, VectorEnv), {})(*steps, metadata=options.pop("metadata", {}))
+    members = {name: options.pop(name) for name in ("render", "render_mode") if name in options}
+    spoken = type("Spoken", (Spoken, VectorEnv), members)(*steps, metadata=options.pop("metadata", {}))
     return TraceRecordingVectorWrapper(spoken, directory, **options)
 
 

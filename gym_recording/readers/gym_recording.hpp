@@ -123,7 +123,7 @@ constexpr std::size_t max_int_bits = 4096;
 constexpr int max_depth = 32;         // of containers in one value
 constexpr int max_json_depth = 1000;  // what Python's parser takes; keeps the recursion here bounded
 constexpr int max_literal_depth = 80; // of a structure in a dtype
-constexpr std::uint64_t free_rows = 1000000;  // of an episode with infos, beside those its arrays have bytes for
+constexpr std::uint64_t free_rows = 1000000;  // of an episode with infos or frames, beside those that have bytes
 constexpr int listings = 4;           // a listing made while a writer renames may show a batch without the one before
 constexpr std::size_t cached_headers = 8;
 constexpr std::size_t cached_blobs = 16;
@@ -1372,6 +1372,9 @@ struct episode {
     std::vector<std::int64_t> gaps;       ///< steps before which something happened that is not recorded
     std::optional<value> timestamps;      ///< float64, T rows: seconds since 1970
     std::optional<std::vector<info_column>> infos;
+    /// Pictures, uint8, one for each row of the observations: an array {n, height, width} or {n, height, width, channels};
+    /// if some are missing or differ in size, a list with an array or null for each.
+    std::optional<value> frames;
 
     /// T, the number of steps.
     std::uint64_t size() const { return rewards.rows(); }
@@ -1650,6 +1653,7 @@ private:
             if (json const* options = source.find("options")) made.options = at(std::string("options"), [&] { return single(*options, 0); });
             if (source.find("timestamps") != nullptr) made.timestamps = column_of("timestamps");
             if (json const* infos = source.find("infos")) made.infos = read_infos(*infos, made.observations.rows());
+            if (json const* frames = source.find("frames")) made.frames = read_frames(*frames, made.observations.rows());
         }
         check_rows("actions", made.actions.rows(), made.size());
         check_rows("observations", made.observations.rows(), made.size() + (made.headless ? 0 : 1));
@@ -1771,41 +1775,82 @@ private:
     static bool is_key(json const& key) { return key.get<json::list>() == nullptr && key.get<json::object>() == nullptr; }
 
     std::vector<info_column> read_infos(json const& source, std::uint64_t rows) {
-        auto const* entries = source.get<json::list>();
-        if (entries == nullptr) throw error("malformed", file_, "infos", "a list", shown(&source));
-        std::uint64_t most = free_rows;
-        for (auto const& [name, count] : asked_) most += count;
-        if (rows > most) {
-            throw error("more rows than its arrays can have", file_, "infos", "at most " + std::to_string(most), std::to_string(rows));
-        }
         std::vector<info_column> made;
         std::set<std::string> seen;
-        for (json const& entry : *entries) {
+        for (json const& entry : entries_of(source, rows, "infos")) {
             json const* key = entry.find("key");
             if (entry.get<json::object>() == nullptr || (key != nullptr && !is_key(*key))) {
                 throw error("malformed", file_, "infos", "key, rows, values", shown(&entry));
             }
             if (!seen.insert(key_identity(key)).second) throw error("a key stands twice", file_, "infos", "", shown(key));
-            std::string where = "infos." + shown(key);
-            info_column one;
+            info_column one = sparse(entry, rows, "infos", "infos." + shown(key));
             if (key != nullptr) one.key = single(*key, 0);
-            value places = at(where + ".rows", [&] { return column(entry.find("rows"), 1); });
-            one.values = at(where + ".values", [&] { return column(entry.find("values"), 1); });
-            auto const* numbers = std::get_if<gym_recording::array>(&places.data);
-            if (numbers == nullptr || !element<std::int64_t>::fits(numbers->dtype()) || numbers->shape().size() != 1 ||
-                numbers->shape()[0] != one.values.rows()) {
-                throw error("malformed", file_, "infos.rows", "int64, one per value");
-            }
-            for (std::int64_t row : numbers->as<std::int64_t>()) {
-                if (row < 0 || std::uint64_t(row) >= rows) {
-                    throw error("no such row", file_, "infos.rows", "less than " + std::to_string(rows), std::to_string(row));
-                }
-                one.is_ascending = one.is_ascending && (one.rows.empty() || one.rows.back() <= row);
-                one.rows.push_back(row);
-            }
             made.push_back(std::move(one));
         }
         return made;
+    }
+
+    /// The frames of each size, as one column.
+    value read_frames(json const& source, std::uint64_t rows) {
+        auto const& entries = entries_of(source, rows, "frames");
+        list_value made;
+        for (std::size_t i = 0; i < entries.size(); ++i) {
+            if (entries[i].get<json::object>() == nullptr) throw error("malformed", file_, "frames", "rows, values", shown(&entries[i]));
+            std::string where = "frames" + part(i);
+            info_column one = sparse(entries[i], rows, "frames", where);
+            auto const* pictures = std::get_if<gym_recording::array>(&one.values.data);
+            auto const is_picture = [](gym_recording::array const& a) {
+                auto const& shape = a.shape();
+                bool some = std::find(shape.begin(), shape.end(), std::uint64_t(0)) == shape.end();
+                return some && (shape.size() == 3 || shape.size() == 4) && element<std::uint8_t>::fits(a.dtype()) && a.dtype().view.empty();
+            };
+            if (pictures == nullptr || !is_picture(*pictures)) {
+                throw error("malformed", file_, where + ".values", "uint8, (n, height, width) or (n, height, width, channels)");
+            }
+            bool is_each = entries.size() == 1 && one.rows.size() == rows;
+            for (std::size_t k = 0; is_each && k < one.rows.size(); ++k) is_each = std::uint64_t(one.rows[k]) == k;
+            if (is_each) return std::move(one.values);
+            made.items.resize(std::size_t(rows));
+            for (std::size_t k = 0; k < one.rows.size(); ++k) {
+                value& frame = made.items[std::size_t(one.rows[k])];
+                if (!frame.is_null()) throw error("a row stands twice", file_, where + ".rows", "", std::to_string(one.rows[k]));
+                frame = one.values.row(k);
+            }
+        }
+        made.items.resize(std::size_t(rows));
+        return value{std::move(made)};
+    }
+
+    /// The entries of infos or frames, if so many rows may have an object each.
+    json::list const& entries_of(json const& source, std::uint64_t rows, char const* field) {
+        auto const* entries = source.get<json::list>();
+        if (entries == nullptr) throw error("malformed", file_, field, "a list", shown(&source));
+        std::uint64_t most = free_rows;
+        for (auto const& [name, count] : asked_) most += count;
+        if (rows > most) {
+            throw error("more rows than its arrays can have", file_, field, "at most " + std::to_string(most), std::to_string(rows));
+        }
+        return *entries;
+    }
+
+    /// The rows that an entry has values for, and these.
+    info_column sparse(json const& entry, std::uint64_t rows, std::string const& field, std::string const& where) {
+        info_column one;
+        value places = at(where + ".rows", [&] { return column(entry.find("rows"), 1); });
+        one.values = at(where + ".values", [&] { return column(entry.find("values"), 1); });
+        auto const* numbers = std::get_if<gym_recording::array>(&places.data);
+        if (numbers == nullptr || !element<std::int64_t>::fits(numbers->dtype()) || numbers->shape().size() != 1 ||
+            numbers->shape()[0] != one.values.rows()) {
+            throw error("malformed", file_, field + ".rows", "int64, one per value");
+        }
+        for (std::int64_t row : numbers->as<std::int64_t>()) {
+            if (row < 0 || std::uint64_t(row) >= rows) {
+                throw error("no such row", file_, field + ".rows", "less than " + std::to_string(rows), std::to_string(row));
+            }
+            one.is_ascending = one.is_ascending && (one.rows.empty() || one.rows.back() <= row);
+            one.rows.push_back(row);
+        }
+        return one;
     }
 
     gym_recording::array read_array(json const& record) {

@@ -58,7 +58,8 @@
 /** @typedef {{size: number, crc32: string, start: number}} BlobEntry */
 /** @typedef {{array: TraceArray, blob: string, offset: number, shape: number[], dtype: Dtype, isNpy: boolean}} Place */
 /** @typedef {{file: string, version: number, blobs: Map<string, BlobEntry>, episodes: Map<string, any>[]}} Header */
-/** @typedef {{key: any, rows: TraceArray, values: Column}} InfoColumn */
+/** @typedef {{rows: TraceArray, values: Column}} Sparse what only some rows of the observations have */
+/** @typedef {{key: any} & Sparse} InfoColumn */
 
 const MAX_JSON_BYTES = 2 ** 30;
 const MAX_JSON_DEPTH = 1000; // Python's own limit; a deeper document would use up the stack
@@ -68,7 +69,7 @@ const MAX_EPISODES = 10 ** 9; // of a batch
 const MAX_NDIM = 32;
 const MAX_DTYPE_TEXT = 8192;
 const MAX_DEPTH = 32; // of containers in one value
-const FREE_ROWS = 10 ** 6; // of an episode with infos, beside those that its arrays have bytes for
+const FREE_ROWS = 10 ** 6; // of an episode with infos or frames, beside those that its arrays have bytes for
 const MAX_WHOLE = 2 ** 31; // bytes of a file that a server does not give in parts
 const LISTINGS = 4; // a listing that is made while a writer renames may show a batch without the one before it
 const CACHED_HEADERS = 8;
@@ -1254,6 +1255,12 @@ export class Episode {
     this.timestamps = members.get("timestamps") ?? null;
     /** @type {Infos | null} */
     this.infos = members.get("infos") ?? null;
+    /**
+     * Pictures, uint8, one for each row of the observations: (n, height, width[, channels]); an Array of one or null for
+     * each if some are missing or differ in size.
+     * @type {TraceArray | (TraceArray | null)[] | null}
+     */
+    this.frames = null;
     const steps = rewards.length;
     for (const [field, column, rows] of /** @type {[string, Column, number][]} */ ([
       ["actions", actions, steps],
@@ -1296,6 +1303,8 @@ class Decoder {
     this.bigint = bigint;
     /** @type {Place[]} */
     this.places = [];
+    /** @type {Sparse[] | null} */
+    this.sizes = null;
   }
 
   /**
@@ -1449,28 +1458,64 @@ class Decoder {
    * @param {number} rows
    */
   infos(entries, rows) {
-    if (!Array.isArray(entries)) throw new TraceError("malformed", { expected: "a list", found: shown(entries) });
-    const most = FREE_ROWS + this.asked().reduce((sum, [, bytes]) => sum + bytes, 0);
-    if (rows > most) {
-      throw new TraceError("more rows than its arrays can have", { expected: `at most ${most}`, found: String(rows) });
-    }
+    this.#checkRows(entries, rows);
     const keys = new Keys("key");
-    const columns = entries.map((entry) => {
+    const columns = entries.map((/** @type {any} */ entry) => {
       const key = entry instanceof Map ? (entry.get("key") ?? null) : [];
       if (Array.isArray(key) || key instanceof Map) {
         throw new TraceError("malformed", { expected: "key, rows, values", found: shown(entry) });
       }
       keys.add(key);
-      return within(key, () => {
-        const at = within("rows", () => this.column(entry.get("rows"), 1));
-        const values = within("values", () => this.column(entry.get("values"), 1));
-        if (!(at instanceof TraceArray) || at.code !== "<i8" || at.shape.length !== 1 || at.length !== values.length) {
-          throw new TraceError("malformed", { field: "rows", expected: "int64, one per value" });
-        }
-        return { key: plain(key, this.bigint), rows: at, values };
-      });
+      return within(key, () => ({ key: plain(key, this.bigint), ...this.#sparse(entry) }));
     });
     return new Infos(columns, rows);
+  }
+
+  /**
+   * The frames of each size. They are put together when they are read, in `join`.
+   * @param {any} entries
+   * @param {number} rows
+   */
+  frames(entries, rows) {
+    this.#checkRows(entries, rows);
+    this.sizes = entries.map((/** @type {any} */ entry, /** @type {number} */ index) =>
+      within(index, () => {
+        if (!(entry instanceof Map)) throw new TraceError("malformed", { expected: "rows, values", found: shown(entry) });
+        const sparse = this.#sparse(entry);
+        const { values } = sparse;
+        const isUint8 = values instanceof TraceArray && values.code === "|u1" && values.view === null;
+        if (!isUint8 || ![3, 4].includes(values.shape.length) || !values.shape.every(Boolean)) {
+          const expected = "uint8, (n, height, width) or (n, height, width, channels)";
+          throw new TraceError("malformed", { field: "values", expected });
+        }
+        return sparse;
+      }),
+    );
+  }
+
+  /**
+   * @param {any} entries
+   * @param {number} rows
+   */
+  #checkRows(entries, rows) {
+    if (!Array.isArray(entries)) throw new TraceError("malformed", { expected: "a list", found: shown(entries) });
+    const most = FREE_ROWS + this.asked().reduce((sum, [, bytes]) => sum + bytes, 0);
+    if (rows > most) {
+      throw new TraceError("more rows than its arrays can have", { expected: `at most ${most}`, found: String(rows) });
+    }
+  }
+
+  /**
+   * @param {Map<string, any>} entry
+   * @returns {Sparse}
+   */
+  #sparse(entry) {
+    const at = within("rows", () => this.column(entry.get("rows"), 1));
+    const values = within("values", () => this.column(entry.get("values"), 1));
+    if (!(at instanceof TraceArray) || at.code !== "<i8" || at.shape.length !== 1 || at.length !== values.length) {
+      throw new TraceError("malformed", { field: "rows", expected: "int64, one per value" });
+    }
+    return { rows: at, values };
   }
 
   /**
@@ -1516,14 +1561,46 @@ function checkDepth(depth) {
 
 /** @param {Infos} infos */
 function checkInfos({ columns, length }) {
-  for (const { key, rows } of columns) {
-    for (const row of rows.data) {
-      if (row < 0 || row >= length) {
-        const field = joined("infos", joined(key, "rows"));
-        throw new TraceError("no such row", { field, expected: `0 to ${length - 1}`, found: String(row) });
-      }
+  for (const { key, rows } of columns) checkRows(rows, length, joined("infos", joined(key, "rows")));
+}
+
+/**
+ * @param {TraceArray} rows
+ * @param {number} length
+ * @param {string} field
+ */
+function checkRows(rows, length, field) {
+  for (const row of rows.data) {
+    if (row < 0 || row >= length) {
+      throw new TraceError("no such row", { field, expected: `0 to ${length - 1}`, found: String(row) });
     }
   }
+}
+
+/**
+ * The frames of an episode, of those of each size.
+ * @param {Sparse[]} sizes
+ * @param {number} length
+ */
+function join(sizes, length) {
+  sizes.forEach(({ rows }, i) => checkRows(rows, length, joined("frames", joined(i, "rows"))));
+  if (sizes.length === 1) {
+    const { rows, values } = sizes[0];
+    const isAt = (/** @type {bigint} */ row, /** @type {number} */ i) => Number(row) === i;
+    if (rows.length === length && rows.data.every(isAt)) return /** @type {TraceArray} */ (values);
+  }
+  /** @type {(TraceArray | null)[]} */
+  const frames = new Array(length).fill(null);
+  sizes.forEach(({ rows, values }, size) => {
+    rows.data.forEach((/** @type {bigint} */ row, /** @type {number} */ i) => {
+      if (frames[Number(row)] !== null) {
+        const field = joined("frames", joined(size, "rows"));
+        throw new TraceError("a row stands twice", { field, found: String(row) });
+      }
+      frames[Number(row)] = /** @type {TraceArray} */ (values).at(i);
+    });
+  });
+  return frames;
 }
 
 /**
@@ -1913,6 +1990,7 @@ export class Recording {
       const episode = decode(decoder, header.episodes[index]);
       await this.#fill(decoder);
       if (episode.infos) checkInfos(episode.infos);
+      if (decoder.sizes) episode.frames = join(decoder.sizes, episode.observations.length);
       return episode;
     } catch (error) {
       if (error instanceof RangeError) throw new TraceError("too large for the memory", { file: header.file });
@@ -2022,6 +2100,7 @@ function decode(decoder, source) {
       "infos",
       within("infos", () => decoder.infos(source.get("infos"), arrays[0].length)),
     );
+  if (source.has("frames")) within("frames", () => decoder.frames(source.get("frames"), arrays[0].length));
   return new Episode(arrays[0], arrays[1], arrays[2], members);
 }
 

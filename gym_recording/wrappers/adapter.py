@@ -59,12 +59,14 @@ def library(package: str, install: str) -> Any:
         raise missing_package(name, "recording such an environment", install) from error
 
 
-def refuse_lanes(kwargs: dict[str, Any]) -> None:
-    """Refuses an argument for recorders of several environments.
+def refuse_arguments(kwargs: dict[str, Any]) -> None:
+    """Refuses arguments that are not for such a recorder: `lanes` are of several environments, frames are of Gym's.
 
     Raises:
-        TraceError: `lanes` is given.
+        TraceError: one is given.
     """
+    if kwargs.get("frames"):
+        raise TraceError("only environments of gym and gymnasium are rendered; leave it out", field="frames")
     lanes = kwargs.get("lanes")
     if lanes is not None:
         raise TraceError("one environment has one lane; leave it out", field="lanes", found=repr(lanes)[:80])

@@ -20,7 +20,7 @@ from ..environment import describe, place
 from ..errors import ClosedError, TraceError
 from ..memory import Place
 from ..recording import TraceRecording
-from .adapter import flush_if_due, refuse_lanes
+from .adapter import flush_if_due, refuse_arguments
 
 _NEVER = float("inf")
 
@@ -42,7 +42,7 @@ class Agents:
     """
 
     def __init__(self, env: Any, directory: Place | None, library: str, kwargs: dict[str, Any]) -> None:
-        refuse_lanes(kwargs)
+        refuse_arguments(kwargs)
         with TraceRecording(directory, **kwargs) as trial:  # says now what is wrong with the arguments
             self.directory = trial.directory
         self.kwargs = {"library": library, **kwargs}

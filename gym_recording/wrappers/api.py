@@ -27,14 +27,21 @@ class Era(NamedTuple):
     since: tuple[int, ...]
     reset_info: bool | None  # whether `reset` returns (observation, info); None: if it is called with return_info=True
     init: Mapping[str, Any]  # further arguments of `Wrapper.__init__`
+    frame: Mapping[Any, Mapping[str, Any]]  # by `render_mode`: arguments with which `render` returns one frame
 
 
+_ANY = object()  # an attribute that means nothing yet
 _ERAS = {  # the newest first
-    "gymnasium": (Era((0,), True, {}),),
+    "gymnasium": (Era((0,), True, {}, {"rgb_array": {}}),),
     "gym": (
-        Era((0, 26), True, {}),
-        Era((0, 25), None, {"new_step_api": True}),  # else it warns; what the steps return is the environment's own
-        Era((0,), None, {}),
+        Era((0, 26), True, {}, {"rgb_array": {}}),
+        Era(
+            (0, 25),
+            None,
+            {"new_step_api": True},  # else it warns; what the steps return is the environment's own
+            {"single_rgb_array": {}, None: {"mode": "rgb_array"}},  # "rgb_array" is what "rgb_array_list" is later
+        ),
+        Era((0,), None, {}, {_ANY: {"mode": "rgb_array"}}),
     ),
 }
 _AUTORESETS = ("AutoResetWrapper", "Autoreset")  # gym since 0.24, gymnasium to 0.29; gymnasium since 1.0
@@ -107,6 +114,34 @@ def reset_gives_info(library: ModuleType, arguments: Mapping[str, Any]) -> bool:
     """Whether `reset` of this library returns (observation, info) when it is called with these arguments."""
     always = era_of(library).reset_info
     return bool(arguments.get("return_info")) if always is None else always
+
+
+def frame_arguments(env: Any, library: ModuleType) -> Mapping[str, Any]:
+    """The arguments with which `render` of an environment returns one frame.
+
+    Raises:
+        TraceError: it renders otherwise. What returns the frames since the last call would take them from others.
+    """
+    modes = era_of(library).frame
+    mode = getattr(env, "render_mode", None)
+    for known in (mode, _ANY):
+        if known in modes:
+            return modes[known]
+    raise TraceError(
+        "its frames cannot be recorded; make the environment with another render_mode",
+        field="render_mode",
+        expected=" or ".join(repr(known) for known in modes),
+        found=repr(mode)[:80],
+    )
+
+
+def render(env: Any, arguments: Mapping[str, Any]) -> Any:
+    """What `render` returns; an error that says why it is nothing, because a step is worth more than its frame."""
+    try:
+        frame = env.render(**arguments)
+    except Exception as error:  # an environment may raise whatever it likes
+        return TraceError("render failed", field="frames", found=f"{type(error).__name__}: {error}"[:200])
+    return TraceError("render returned None", field="frames") if frame is None else frame
 
 
 def reset_arguments(env: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import TraceError
-from .api import library_version, version_of
+from .api import frame_arguments, library_version, version_of
 
 NEXT_STEP, SAME_STEP, DISABLED = "nextstep", "samestep", "disabled"
 UNSAID = "unsaid"  # SAME_STEP if an end of an episode shows it, else NEXT_STEP is assumed
@@ -44,6 +44,7 @@ class Facts(NamedTuple):
         adds_truncated: whether it adds `TimeLimit.truncated` to the infos of the environments.
         by_column: whether actions of Dict and Tuple spaces come as a dict or tuple of batches; else one for each.
         by_attribute: whether seeds and options of a reset, and the infos that it gives, are attributes.
+        renders: whether `render` gives a frame of each sub-environment.
         keeps_plans: whether a `reset` leaves those resets to come that were due with the next step.
     """
 
@@ -52,12 +53,17 @@ class Facts(NamedTuple):
     adds_truncated: bool = False
     by_column: bool = True
     by_attribute: bool = False
+    renders: bool = False
     keeps_plans: bool = False
 
 
 # By library, from which version on; the first that fits.
 _FACTS: dict[str, list[tuple[tuple[int, ...], Facts]]] = {
-    "gymnasium": [((1, 1), Facts(UNSAID, masks=True)), ((1, 0), Facts(UNSAID)), ((0,), Facts(SAME_STEP))],
+    "gymnasium": [
+        ((1, 1), Facts(UNSAID, masks=True, renders=True)),
+        ((1, 0), Facts(UNSAID, renders=True)),
+        ((0,), Facts(SAME_STEP)),
+    ],
     "gym": [
         ((0, 26), Facts(SAME_STEP)),
         ((0, 24), Facts(SAME_STEP, adds_truncated=True)),
@@ -98,6 +104,18 @@ def facts_of(envs: Any, library: ModuleType) -> Facts:
         kept = getattr(base_of(envs), "shared_memory", True) is False
         facts = facts._replace(autoreset=said, keeps_plans=kept)
     return facts
+
+
+def check_renders(envs: Any, library: ModuleType, facts: Facts) -> None:
+    """Whether frames of the sub-environments can be recorded.
+
+    Raises:
+        TraceError: they cannot.
+    """
+    if not facts.renders:
+        found = library_version(library)
+        raise TraceError("it gives no frames", field="frames", expected="gymnasium 1.0 or later", found=found)
+    frame_arguments(envs, library)
 
 
 def conclude(autoreset: str, infos: list[Any]) -> str:
@@ -151,7 +169,8 @@ def one_of(envs: Any, observation_space: Any, action_space: Any) -> Any:
     if spec is None and getattr(envs, "spec", None) is not None:
         spec = copy(envs.spec)
         spec.kwargs = {key: value for key, value in (spec.kwargs or {}).items() if key not in _OF_MAKE_VEC}
-    return SimpleNamespace(spec=spec, observation_space=observation_space, action_space=action_space)
+    metadata = getattr(envs, "metadata", None)
+    return SimpleNamespace(spec=spec, metadata=metadata, observation_space=observation_space, action_space=action_space)
 
 
 def base_of(envs: Any) -> Any:

@@ -14,7 +14,7 @@ from ..environment import describe_specs
 from ..errors import TraceError
 from ..memory import Place
 from ..recording import TraceRecording
-from .adapter import Adapter, flush_if_due, library, refuse_lanes
+from .adapter import Adapter, flush_if_due, library, refuse_arguments
 
 __all__ = ["TraceRecordingDmEnvWrapper"]
 
@@ -49,7 +49,7 @@ class TraceRecordingDmEnvWrapper(Adapter):
         if not all(callable(getattr(environment, name, None)) for name in ("reset", "step", "observation_spec")):
             expected, found = "a dm_env.Environment", repr(environment)[:80]
             raise TraceError("no environment to wrap", expected=expected, found=found)
-        refuse_lanes(kwargs)
+        refuse_arguments(kwargs)
         self.environment = environment
         about = {
             "infos": True,

@@ -1,4 +1,4 @@
-"""Batches of a vector environment by sub-environment: values, flags, infos. When an episode ends is in `autoreset`."""
+"""Batches of a vector environment by sub-environment: values, flags, infos, frames. Resets are in `autoreset`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import numpy as np
 
 from ..errors import TraceError
 from ..values import normalise
-from .api import is_tuple
+from .api import is_tuple, render
+
+# Instead of the frame of a last observation, where the sub-environment is reset before anybody can render it.
+GONE = TraceError(
+    "no last frames of episodes: the vector environment resets in the step that ends them", field="frames"
+)
 
 
 def rows_of(batch: Any, space: Any, count: int, name: str) -> list[Any]:
@@ -40,6 +45,19 @@ def rows_of(batch: Any, space: Any, count: int, name: str) -> list[Any]:
 def flags_of(values: Any, count: int) -> list[Any]:
     """The flags of the sub-environments, as Python's bools where that is what they are."""
     return rows_of(np.asarray(normalise(values, ("step",))).tolist(), None, count, "terminated or truncated")
+
+
+def frames_of(envs: Any, count: int, recorded: bool) -> list[Any]:
+    """A frame of each sub-environment, or an error that says why there is none; None if they are not recorded."""
+    if not recorded:
+        return [None] * count
+    frames = render(envs, {})
+    if not isinstance(frames, TraceError):
+        try:
+            return rows_of(frames, None, count, "frames")
+        except TraceError as error:
+            frames = error
+    return [frames] * count
 
 
 class LaneInfos:

@@ -9,6 +9,7 @@ import os
 import time
 import types
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from ..environment import describe
@@ -19,9 +20,11 @@ from .adopted import Adopted
 from .api import (
     UNDERSCORED,
     era_of,
+    frame_arguments,
     library_of,
     library_version,
     refuse_lanes,
+    render,
     reset_arguments,
     reset_gives_info,
     resets_itself,
@@ -45,7 +48,8 @@ class TraceRecordingWrapper(Adopted):
         env: an environment of gym or gymnasium; the wrapper is a `Wrapper` of that library.
         directory: where to; created if need be. None: a new temporary directory, see the attribute. A
             `MemoryDirectory`: to memory.
-        kwargs: as for `TraceRecording`: `infos`, `timestamps`, `metadata`, `durability`, `buffer_batch_size` and so on.
+        kwargs: as for `TraceRecording`: `infos`, `timestamps`, `metadata`, `durability` and so on. With
+            `frames=True`, the environment is rendered after every reset and step.
 
     Attributes:
         directory: str, absolute; or the `MemoryDirectory`.
@@ -59,10 +63,12 @@ class TraceRecordingWrapper(Adopted):
     recording: TraceRecording
     env: Any
     _next_seed: int | None = None
+    _frame_arguments: Mapping[str, Any]  # of `render`
 
     def __init__(self, env: Any, directory: Place | None = None, **kwargs: Any) -> None:
         self._adopt(env)
         refuse_lanes(kwargs)
+        self._frame_arguments = frame_arguments(env, self._library) if kwargs.get("frames") else {}
         saver = _argument_saver(self._library)
         if saver is not None:
             path = os.fspath(directory) if isinstance(directory, os.PathLike) else directory
@@ -98,7 +104,11 @@ class TraceRecordingWrapper(Adopted):
             lane.take_back()
             raise
         result = self.env.step(action)
-        lane.finish(*(result if result.__class__ is tuple and len(result) == 5 else split_step(result, self.env)))
+        values = result if result.__class__ is tuple and len(result) == 5 else split_step(result, self.env)
+        if lane.frames is None:
+            lane.finish(*values)
+        else:
+            lane.finish(*values, render(self.env, self._frame_arguments))
         if lane.steps >= lane.watch or time.monotonic() >= recording.deadline:
             recording.flush_if_due(lane)
         return result
@@ -120,7 +130,8 @@ class TraceRecordingWrapper(Adopted):
         space = getattr(self.env, "observation_space", None)
         observation, info = split_reset(result, reset_gives_info(self._library, given), space)
         seed, self._next_seed = given.get("seed", self._next_seed), None
-        recording.add_reset(observation, seed=seed, options=given.get("options"), info=info)
+        frame = None if recording.lane.frames is None else render(self.env, self._frame_arguments)
+        recording.add_reset(observation, seed=seed, options=given.get("options"), info=info, frame=frame)
         if failed is not None:
             raise failed
         return result

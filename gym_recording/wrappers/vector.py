@@ -30,6 +30,7 @@ from .autoreset import (
     UNSAID,
     WRAPPERS,
     base_of,
+    check_renders,
     conclude,
     facts_of,
     final_observation,
@@ -39,7 +40,7 @@ from .autoreset import (
     vector_library_of,
     warn_of_last_steps,
 )
-from .lanes import LaneInfos, flags_of, rows_of
+from .lanes import GONE, LaneInfos, flags_of, frames_of, rows_of
 
 __all__ = ["TraceRecordingVectorWrapper"]
 
@@ -76,6 +77,8 @@ class TraceRecordingVectorWrapper(Adopted):
         self._inner = envs
         self._count = count = int(envs.num_envs)
         self._facts = facts_of(envs, library)
+        if kwargs.get("frames"):
+            check_renders(envs, library, self._facts)
         self._autoreset = self._facts.autoreset
         self._due = [False] * count  # whether the next step is a reset
         self._is_open = False  # a step was begun, and not all lanes have recorded it
@@ -198,19 +201,20 @@ class TraceRecordingVectorWrapper(Adopted):
         each: Any = LaneInfos(infos, count) if keeps_infos or any(ended) else None
         rows = rows_of(observations, self._space("observation_space"), count, "observations")
         gains = rows_of(rewards, None, count, "rewards")
+        frames = frames_of(self._inner, count, recording.lane.frames is not None)
         large, failed = [], None
         for number, lane in enumerate(recording.lanes):
             info: Any = each[number] if keeps_infos or ended[number] else None
             step = rows[number], gains[number], terminated[number], truncated[number]
             try:
                 if due[number]:
-                    recording.begin(lane, rows[number], info=info)
+                    recording.begin(lane, rows[number], info=info, frame=frames[number])
                 elif not ended[number]:
-                    lane.finish(*step, self._own(info) if keeps_infos else None)
+                    lane.finish(*step, self._own(info) if keeps_infos else None, frames[number])
                 else:
                     if len(result) == 4 and info.get(TRUNCATED, False):
                         step = *step[:2], False, True
-                    self._finish_last(number, step, info)
+                    self._finish_last(number, step, info, frames[number])
             except TraceError as error:  # the other lanes do not lose their step for that
                 failed = failed or error
             if lane.steps >= lane.watch:
@@ -228,7 +232,7 @@ class TraceRecordingVectorWrapper(Adopted):
             return {key: value for key, value in info.items() if key != TRUNCATED}
         return info
 
-    def _finish_last(self, number: int, step: tuple[Any, Any, Any, Any], info: Any) -> None:
+    def _finish_last(self, number: int, step: tuple[Any, Any, Any, Any], info: Any, frame: Any) -> None:
         """The last step of an episode, with what `Lane.finish` takes, and the reset that comes with it."""
         recording = self.recording
         lane, info, failed = recording.lanes[number], self._own(info), None
@@ -242,13 +246,14 @@ class TraceRecordingVectorWrapper(Adopted):
                 if last is None:
                     self._warned = self._warned or warn_of_last_steps()  # and what was begun is cut back
                 else:
-                    lane.finish(last, *step[1:], final)
+                    lane.finish(last, *step[1:], final, GONE)
             except TraceError as error:  # the episode is over all the same
                 failed = error
-            recording.begin(lane, step[0], info=own if FINAL_INFO in info else self._reset_infos()[number])
+            info = own if FINAL_INFO in info else self._reset_infos()[number]
+            recording.begin(lane, step[0], info=info, frame=frame)
         else:
             try:
-                lane.finish(*step, info)
+                lane.finish(*step, info, frame)
             except TraceError as error:
                 failed = error
             if self._autoreset == NEXT_STEP:
@@ -288,11 +293,13 @@ class TraceRecordingVectorWrapper(Adopted):
         is_pair = plan.gives_info and isinstance(result, tuple) and len(result) == 2
         observations, infos = result if is_pair else (result, self._reset_infos())
         rows = rows_of(observations, self._space("observation_space"), count, "observations")
+        frames = frames_of(self._inner, count, recording.lane.frames is not None)
         each, failed = LaneInfos(infos, count), None
         for number, lane in enumerate(recording.lanes):
             if plan.chosen[number]:
                 try:
-                    recording.begin(lane, rows[number], plan.seeds[number], plan.options[number], each[number])
+                    given = {"seed": plan.seeds[number], "options": plan.options[number], "info": each[number]}
+                    recording.begin(lane, rows[number], **given, frame=frames[number])
                 except TraceError as error:
                     failed = failed or error
         recording.flush_if_due()

@@ -160,6 +160,7 @@ void print(episode const& e) {
         }
         out += "]";
     });
+    print("frames", e.frames, any);
     out += "}";
 }
 

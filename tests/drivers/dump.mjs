@@ -53,6 +53,7 @@ function episode(one) {
     gaps: one.gaps.map(Number),
     timestamps: one.timestamps === null ? null : value(one.timestamps),
     infos: one.infos === null ? null : infos(one.infos),
+    frames: one.frames === null ? null : value(one.frames),
   };
 }
 

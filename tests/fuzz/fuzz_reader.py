@@ -65,7 +65,7 @@ def say(error):
 
 def touch(episode):
     """Looks at every byte that an episode has, and at its first and last rows."""
-    for key in ("observations", "actions", "rewards", "timestamps", "options", "infos"):
+    for key in ("observations", "actions", "rewards", "timestamps", "options", "infos", "frames"):
         look(getattr(episode, key))
     for rows in (episode.observations, episode.actions, episode.rewards):
         for index in (0, -1) if len(rows) else ():
@@ -151,13 +151,17 @@ def make_recordings(directory):
         "action_space": {"type": "Graph", "node_space": box},
     }
     for name, flush in {"batch": {}, "streamed": {"flush_interval": 0}}.items():
-        options = {"infos": True, "timestamps": True, "durability": "none", "env": env, **flush}
+        options = {"infos": True, "timestamps": True, "frames": True, "durability": "none", "env": env, **flush}
         with TraceRecording(directory / name, **options) as recording:
             for steps in (3, 0):
                 observation = {"a": np.zeros((2, 2), "uint8"), "b": (np.float32(1), "text"), 3: [np.ones(2), None]}
-                recording.add_reset(observation, seed=1, options={"o": np.ones(1)}, info={"k": 1})
+                frame = np.zeros((2, 3, 3), "uint8")
+                recording.add_reset(observation, seed=1, options={"o": np.ones(1)}, info={"k": 1}, frame=frame)
                 for step in range(steps):
-                    recording.add_step((step, np.bool_(True)), observation, step / 2, info={"k": step, None: [1]})
+                    step_frame = frame[:, : step + 1] if step else None
+                    recording.add_step(
+                        (step, np.bool_(True)), observation, step / 2, info={"k": step, None: [1]}, frame=step_frame
+                    )
 
 
 # ---- mutations that know JSON
