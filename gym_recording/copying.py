@@ -1,8 +1,7 @@
 """Copying: chosen episodes of a recording, written as a new one by the ordinary writer.
 
-An episode becomes what a recorder would have handed over, column for column, so that it reads as it did: nothing is
-decided anew but how the values of infos stack. Each trace with a chosen episode becomes a trace, with what its manifest
-says of it. What is in the source never changes.
+An episode becomes what a recorder would have handed over, column for column, so that it reads as it did. Each trace
+with a chosen episode becomes a trace, with what its manifest says of it. What is in the source never changes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .index import Trace
 from .memory import MemoryDirectory, Place
 from .playback import TraceRecordingReader
 from .recording import BATCH_BYTES, TraceRecording
-from .sparse import Frames, Infos
+from .sparse import Frames
 from .values import Path, snapshot, storable_dtype
 
 
@@ -108,16 +107,41 @@ def as_recorded(episode: Episode, ended_by: str | None = None) -> dict[str, Any]
     if episode.timestamps is not None:
         recorded["timestamps"] = _column(episode.timestamps, ("timestamps",))
     if episode.infos is not None:
-        recorded["infos"] = _sparse(Infos(), episode.infos)
+        recorded["infos"] = _infos(episode.infos)
     if episode.frames is not None:
-        recorded["frames"] = list(_sparse(Frames(), episode.frames).values())
+        frames = Frames()
+        for row, frame in enumerate(episode.frames):
+            frames.add(row, frame)
+        recorded["frames"] = list(frames.finish(Column.finish).values())
     return recorded
 
 
-def _sparse(sparse: Infos | Frames, rows: Any) -> dict[Any, dict[str, Any]]:
-    for row, value in enumerate(rows):
-        sparse.add(row, value)
-    return sparse.finish(Column.finish)
+def _infos(infos: list[dict[Any, Any]]) -> dict[Any, dict[str, Any]]:
+    """The infos of each row by key."""
+    found: dict[Any, dict[int, Any]] = {}
+    for row, info in enumerate(infos):
+        for key, value in info.items():
+            found.setdefault(key, {})[row] = value
+    return {
+        key: {"rows": np.array(list(values), "int64"), "values": _stacked(list(values.values()), ("infos", key))}
+        for key, values in found.items()
+    }
+
+
+def _stacked(values: list[Any], path: Path) -> Any:
+    """Values as they stack."""
+    if any(map(_has_number, values)):  # one of Python, so they were not stacked: it would become one of NumPy
+        return [snapshot(value, path) for value in values]
+    column = Column(path)
+    for value in values:
+        column.add(value)
+    return column.finish()
+
+
+def _has_number(value: Any) -> bool:
+    if isinstance(value, (dict, list, tuple)):
+        return any(map(_has_number, value.values() if isinstance(value, dict) else value))
+    return type(value) in (bool, int, float, complex)
 
 
 def _column(rows: Any, path: Path) -> Any:

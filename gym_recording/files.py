@@ -58,7 +58,7 @@ def put(directory: Directory, name: str, pieces: Sequence[Buffer], sync: bool) -
         OSError: it names the file. Nothing is left behind, but for a temporary that could not be removed.
     """
     if isinstance(directory, MemoryDirectory):
-        directory.files[name] = b"".join(pieces)
+        directory.put(name, b"".join(pieces))
         return
     path = os.path.join(directory, name)
     temporary = _put_temporary(path, pieces, sync)
@@ -333,9 +333,10 @@ def read(directory: Directory, name: str, limit: int | None = None) -> bytes:
         TraceError: it is no regular file with a bare name, or has more than `limit` bytes.
     """
     if isinstance(directory, MemoryDirectory):
-        if name not in directory.files:
+        found = directory.get(name)
+        if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-        return directory.files[name]
+        return found
     descriptor = _open_regular(directory, name)
     with open(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size

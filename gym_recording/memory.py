@@ -7,27 +7,61 @@ calls take one is in `files`; nothing is locked, synced or streamed here.
 from __future__ import annotations
 
 import os
-from typing import Any, Union
+import weakref
+from typing import Any, Protocol, Union
+
+
+class Writer(Protocol):
+    """What records to it."""
+
+    def flush(self) -> None:
+        """Puts all ended episodes there."""
 
 
 class MemoryDirectory:
     """A recording that is written to no disk: give it to recorders and readers in place of a path.
 
-    Episodes are there as soon as they have ended, however long the running one is. Any number of recorders of a process
-    may share one. It can be pickled, with all that is in it.
-
-    Attributes:
-        files: the bytes of each file by its name.
+    Whoever looks finds every episode that has ended, and none that is running. Any number of recorders of a process may
+    share one. It can be pickled, with all that is in it.
     """
 
     def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
+        self._files: dict[str, bytes] = {}
+        self._writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The bytes of each file by its name."""
+        for writer in list(self._writers):
+            writer.flush()
+        return self._files
+
+    def put(self, name: str, data: bytes) -> None:
+        """Puts a file there, or replaces it."""
+        self._files[name] = data
+
+    def get(self, name: str) -> bytes | None:
+        """The bytes of a file; None if there is none."""
+        return self._files.get(name)
+
+    def attend(self, writer: Writer) -> None:
+        """Asks a writer from now on for what has ended, as long as somebody holds it."""
+        self._writers.add(writer)
 
     def __deepcopy__(self, memo: Any) -> MemoryDirectory:
         return self  # a copy of an environment records to the same place, as it does to the same path
 
+    def __reduce__(self) -> Any:
+        return _restore, (dict(self.files),)
+
     def __repr__(self) -> str:
-        return f"<MemoryDirectory of {len(self.files)} files, {sum(map(len, self.files.values()))} bytes>"
+        return f"<MemoryDirectory of {len(self._files)} files, {sum(map(len, self._files.values()))} bytes>"
+
+
+def _restore(contents: dict[str, bytes]) -> MemoryDirectory:
+    directory = MemoryDirectory()
+    directory._files.update(contents)
+    return directory
 
 
 Directory = Union[str, MemoryDirectory]  # as it is held

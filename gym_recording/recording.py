@@ -19,7 +19,7 @@ from .columns import optimize_list_of_ndarrays, size_of
 from .errors import ClosedError
 from .format import EPISODE_ARRAYS, json_copy
 from .lane import FIRST_WATCH, Lane, LiveRows
-from .memory import MemoryDirectory, Place
+from .memory import Place
 from .options import at_least_one, at_least_zero, one_of
 from .rows import BLOCK_BYTES, LARGE_ROW
 from .trace import Batch, TraceWriter, utc_now
@@ -302,9 +302,7 @@ class TraceRecording:
     def _max_bytes(self) -> float:
         if self.batch_bytes is not None:
             return self.batch_bytes
-        if self.buffer_batch_size is not None:
-            return float("inf")
-        return 0 if isinstance(self.directory, MemoryDirectory) else BATCH_BYTES  # there, a batch costs no file
+        return BATCH_BYTES if self.buffer_batch_size is None else float("inf")
 
     def flush_if_due(self, *lanes: Lane) -> None:
         """Writes what is due after a step of `lanes`; recorders ask when `deadline` or a `lane.watch` is reached.

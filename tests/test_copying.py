@@ -184,3 +184,16 @@ def as_today(value):
     if isinstance(value, list):
         return list(map(as_today, value))
     return np.float64(value) if type(value) is float and not np.isfinite(value) else value
+
+
+VERSION_2 = sorted({path.parent for path in (DATA / "version_2").rglob("*.json") if ".ep" in path.name})
+
+
+@pytest.mark.parametrize("directory", VERSION_2, ids=lambda path: path.name)
+def test_recordings_of_version_2_are_copied_but_for_what_has_not_ended(directory, tmp_path):
+    with TraceRecordingReader(directory, on_error="skip") as reader:
+        ended = [number for number, episode in enumerate(reader) if episode.ended_by is not None]
+        copied = copy_episodes(reader, tmp_path)
+        assert copied == (len(ended), sorted({*range(len(reader))} - {*ended}))
+        assert list(check_recording(tmp_path)) == []
+        assert list(map(members, TraceRecordingReader(tmp_path))) == [members(reader[number]) for number in ended]

@@ -52,27 +52,27 @@ def test_an_episode_is_there_as_soon_as_it_has_ended_and_no_sooner(tmp_path, mon
     assert os.listdir(tmp_path) == []
 
 
-def test_a_long_episode_is_one_batch(tmp_path):
+def test_short_episodes_share_batches_until_somebody_looks():
     directory = MemoryDirectory()
-    with TraceRecording(directory, batch_bytes=1000) as recording:
+    recording = TraceRecording(directory)
+    for number in range(10):
+        recording.add_reset(number)
+    assert len(recording.episodes) == 9
+    assert len(TraceRecordingReader(directory)) == 9
+    assert (len(recording.episodes), len(recording.batches)) == (0, 1)
+    recording.close()
+    assert len(recording.batches) == 2
+
+
+def test_a_long_episode_is_one_batch():
+    directory = MemoryDirectory()
+    with TraceRecording(directory, batch_bytes=1000, flush_interval=0) as recording:
         recording.add_reset(np.zeros(1000))
         for number in range(100):
             recording.add_step(0, np.full(1000, float(number)), 1.0)
         assert directory.files == {}
     assert [len(episode) for episode in TraceRecordingReader(directory)] == [100]
     assert len(directory.files) == 3
-
-
-def test_a_number_of_steps_that_is_set_decides_when_a_batch_is_full():
-    directory = MemoryDirectory()
-    with TraceRecording(directory, buffer_batch_size=2) as recording:
-        for number in range(3):
-            recording.add_reset(number)
-            recording.add_step(0, 0, 0.0)
-            recording.end_episode()
-        assert len(TraceRecordingReader(directory)) == 2
-        assert len(recording.episodes) == 1
-    assert len(TraceRecordingReader(directory)) == 3
 
 
 def test_several_recorders_share_one_and_all_that_takes_a_directory_takes_it():
@@ -99,7 +99,7 @@ def test_it_is_pickled_with_its_contents_and_so_is_its_reader():
 
 def test_what_is_missing_is_missing_as_on_disk():
     directory = MemoryDirectory()
-    with TraceRecording(directory) as recording:
+    with TraceRecording(directory, buffer_batch_size=0) as recording:
         for number in range(3):
             recording.add_reset(number)
     del directory.files[recording.batches[1]["fn"]]
