@@ -203,9 +203,17 @@ def split_reset(result: Any, gives_info: bool, space: Any) -> tuple[Any, Any]:
     is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)
     if not (gives_info and is_pair):
         return result, None
-    if is_tuple(space) and space.contains(result) and not space.contains(result[0]):
+    if is_tuple(space) and _contains(space, result) and not _contains(space, result[0]):
         return result, None
     return result[0], result[1]
+
+
+def _contains(space: Any, value: Any) -> bool:
+    """Whether a space contains a value. Those of gym before 0.26 raise for what is nothing like their own."""
+    try:
+        return bool(space.contains(value))
+    except Exception:  # whatever NumPy makes of such a value
+        return False
 
 
 def split_step(result: Any, env: Any = None) -> tuple[Any, Any, Any, Any, Any]:
