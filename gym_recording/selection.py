@@ -116,6 +116,8 @@ def positions(wanted: Any, count: int, noun: str) -> Any:
         IndexError: there is no such thing.
     """
     array = np.asarray(wanted)
+    if array.dtype == np.int64 and array.ndim == 1 and not (array.view("uint64") >= count).any():
+        return array  # what is negative is large there; this alone is what many random samples need
     if array.dtype == bool and array.shape == (count,):
         return np.flatnonzero(array)
     if array.size == 0 and array.ndim == 1:

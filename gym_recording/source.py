@@ -20,7 +20,7 @@ from .format import MAX_JSON_BYTES, crc32, parse_name
 from .header import Header, read_episode, read_header
 from .index import BatchFile, Index
 from .memory import Directory, MemoryDirectory
-from .outline import Leaf, Outline
+from .outline import Leaf, Outline, Path
 
 LISTINGS = 4  # one, and three more: a listing made while a writer renames may show a batch without the one before it
 CACHED_HEADERS = 8  # parsed, so that nested loops over one recording stay cheap
@@ -44,7 +44,8 @@ class Source:
         self.mmap = mmap
         self.looks = 0
         self.binfiles: OrderedDict[str, Any] = OrderedDict()
-        self._columns: OrderedDict[str, dict[Leaf, Any]] = OrderedDict()  # by blob
+        self._columns: OrderedDict[int, tuple[dict[Path, Leaf], dict[Path, Any], int]] = OrderedDict()
+        self._mapped = 0  # blobs of `_columns`
         self._headers: OrderedDict[str, Header] = OrderedDict()
         self._outlines: dict[str, Outline] = {}
         self._index: Index | None = None
@@ -95,6 +96,7 @@ class Source:
         """Lets go of all files."""
         self.binfiles.clear()
         self._columns.clear()
+        self._mapped = 0
         self._headers.clear()
 
     def _is_good(self, batch: BatchFile) -> bool:
@@ -222,7 +224,8 @@ class Source:
             except FileNotFoundError as error:
                 raise MissingEpisodesError("the blob is missing, and its episodes with it", file=fn) from error
             self.binfiles[fn] = data
-            _bound(self.binfiles)
+            while len(self.binfiles) > files.most_maps() // CACHED_MAPS:
+                self.binfiles.popitem(last=False)
         return data
 
     def _at_least(self, blob: str, size: int) -> Any:
@@ -235,27 +238,32 @@ class Source:
             raise TraceError("cut short", file=blob, expected=f"{size} bytes", found=f"{len(data)} bytes")
         return data
 
-    def column(self, leaf: Leaf) -> Any:
-        """The rows of a leaf, as one array over its blob.
+    def columns(self, leaves: dict[Path, Leaf]) -> dict[Path, Any]:
+        """The rows of the leaves of a block, each as one array over its blob; without those that lie in none.
 
         Raises:
-            TraceError: the blob is missing or cut short.
+            TraceError: a blob is missing or cut short.
         """
-        blob = leaf.blob or ""
-        columns = self._columns.get(blob)
-        if columns is None:
-            columns = self._columns[blob] = {}
-            _bound(self._columns)
-        array = columns.get(leaf)
-        if array is None:
-            array = columns[leaf] = leaf.array(self._at_least(blob, leaf.end) if blob else b"")
-        return array
+        found = self._columns.get(id(leaves))
+        if found is None:
+            arrays = {
+                path: leaf.array(self._at_least(leaf.blob, leaf.end) if leaf.blob else b"")
+                for path, leaf in leaves.items()
+                if leaf.blob is not None
+            }
+            blobs = len({leaf.blob for leaf in leaves.values()})
+            # With the leaves, so that no others get their id.
+            found = self._columns[id(leaves)] = leaves, arrays, blobs
+            self._mapped += blobs
+            while self._mapped > files.most_maps() // CACHED_MAPS and len(self._columns) > 1:
+                self._mapped -= self._columns.popitem(last=False)[1][2]
+        return found[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        empty: dict[str, Any] = {"binfiles": OrderedDict(), "_columns": OrderedDict(), "_headers": OrderedDict()}
+        empty: dict[str, Any] = {
+            "binfiles": OrderedDict(),
+            "_columns": OrderedDict(),
+            "_mapped": 0,
+            "_headers": OrderedDict(),
+        }
         return {**self.__dict__, **empty}
-
-
-def _bound(maps: OrderedDict[str, Any]) -> None:
-    while len(maps) > files.most_maps() // CACHED_MAPS:
-        maps.popitem(last=False)

@@ -20,6 +20,7 @@ from .source import Source
 
 _LARGE = 1 << 12  # bytes of a row; such rows are copied one by one, straight to their place, smaller ones twice in bulk
 _NO_STEPS = Parts(True, EPISODE_ARRAYS, (Rows(np.dtype("float64"), ()),) * 3)  # as episodes without a step have it
+_NUMBERS = ("numbers", "starts", "counts", "last", "head", "block")  # of a segment
 
 
 class Picks(NamedTuple):
@@ -28,71 +29,65 @@ class Picks(NamedTuple):
     Attributes:
         order: int64 (n,): which of the steps that were asked for stands where.
         back: int64 (n,): where each of them stands.
-        segments, episodes, at: int64 (n,): the segments, episodes and steps, in that order.
+        segments, at: int64 (n,): the segments, and the steps of their episodes, in that order.
         runs: block, begin and end in it.
     """
 
     order: Any
     back: Any
     segments: Any
-    episodes: Any
     at: Any
     runs: list[tuple[int, int, int]]
 
 
 class Steps:
-    """The steps of E episodes that are transitions.
+    """The steps of some episodes that are transitions, in S segments: runs of consecutive ones.
 
     Attributes:
         source: what they are read from.
-        numbers: int64 (E,): of the episodes in the recording.
-        head: int64 (E,): 1 where the first observation is missing, else 0.
-        terminated, truncated: bool (E,); object if None is among them.
-        segments: int64 (S, 3): runs of transitions: episode, first step, how many.
+        numbers: int64 (S,): of the episode of a segment, in the recording.
+        starts, counts: int64 (S,): the first step of a segment, and how many it has.
         form: of their rows.
     """
 
     def __init__(self, source: Source, numbers: Any) -> None:
         self.source = source
-        columns: dict[str, list[Any]] = {key: [] for key in ("numbers", "last", "head", "terminated", "truncated")}
-        blocks, segments, firsts, forms = [], [], [], []
+        parts: dict[str, list[Any]] = {name: [] for name in (*_NUMBERS, "terminated", "truncated")}
+        bases: list[dict[Path, Any]] = []
+        forms: list[Form] = []
         self._leaves: list[dict[Path, Leaf]] = []
-        count = 0
         for start, chosen, outline in source.outlines(numbers):
-            chosen = np.asarray(chosen, "int64")
-            columns["numbers"].append(start + chosen)
-            columns["last"].append(outline.lengths[chosen] - 1)
-            columns["head"].append(outline.headless[chosen])
+            is_chosen = np.zeros(len(outline.lengths), "bool")
+            is_chosen[chosen] = True
+            segments = outline.segments[is_chosen[outline.segments[:, 0]]]
+            episodes, head = segments[:, 0], outline.headless[segments[:, 0]]
+            blocks = outline.block[episodes]
+            found = (start + episodes, *segments.T[1:], outline.lengths[episodes] - 1, head, blocks + len(self._leaves))
+            for name, part in zip(_NUMBERS, found):
+                parts[name].append(part)
             for name in ("terminated", "truncated"):
-                columns[name].append(np.array(outline.facts[name], "object")[chosen])
-            local = outline.block[chosen]
-            forms += [outline.blocks[block].form for block in np.unique(local[local >= 0])]
-            blocks.append(np.where(local < 0, -1, local + len(self._leaves)))
+                parts[name].append(np.array(outline.facts[name], "object")[episodes])
+            rows = {path: first[episodes] for path, first in outline.first.items()}
+            bases.append({path: row - head if path[0] == "observations" else row for path, row in rows.items()})
+            forms += [outline.blocks[block].form for block in np.unique(blocks)]
             self._leaves += [block.leaves for block in outline.blocks]
-            firsts.append({path: first[chosen] for path, first in outline.first.items()})
-            renumbered = np.full(len(outline.lengths), -1)
-            renumbered[chosen] = np.arange(count, count + len(chosen))
-            kept = outline.segments[renumbered[outline.segments[:, 0]] >= 0]
-            kept[:, 0] = renumbered[kept[:, 0]]
-            segments.append(kept)
-            count += len(chosen)
-        self.numbers, self._last, self.head = (_join(columns[key], "int64") for key in ("numbers", "last", "head"))
-        self.segments = np.concatenate([np.zeros((0, 3), "int64"), *segments])
-        self._block = _join(blocks, "int32")
-        self.terminated, self.truncated = (self._flags(columns[key]) for key in ("terminated", "truncated"))
-        self.form = _merge_all(forms)
-        zeros = [np.zeros(len(part), "int64") for part in columns["numbers"]]
-        self._first = {
-            path: _join([first.get(path, none) for first, none in zip(firsts, zeros)], "int64")
-            for path in _stacked_paths(self.form, ())
-        }
-        if sum(self.segments[:, 2].tolist()) > sys.maxsize:
+        joined = [np.concatenate([np.zeros(0, "int64"), *parts[name]]).astype("int64") for name in _NUMBERS]
+        self.numbers, self.starts, self.counts, self._last, self._head, self._block = joined
+        if sum(self.counts.tolist()) > sys.maxsize:
             raise TraceError("too many transitions to count", expected=f"at most {sys.maxsize}")
-
-    def _flags(self, facts: list[Any]) -> Any:
-        flags = _join(facts, "object")
-        flags[self._block < 0] = False  # never asked for
-        return flags if any(flag is None for flag in flags) else flags.astype("bool")
+        flags = [np.concatenate([np.zeros(0, "object"), *parts[name]]) for name in ("terminated", "truncated")]
+        self._flags = [flag if any(one is None for one in flag) else flag.astype("bool") for flag in flags]
+        self.form = forms[0] if forms else _NO_STEPS
+        for form in forms:
+            self.form = merge(self.form, form)
+        leaves = dict(_leaves(self.form, ()))
+        self._listed = [path for path, form in leaves.items() if form is None]
+        self._stacked = {path: form for path, form in leaves.items() if form is not None}
+        # What makes the number of a step its row in the array of its block; of observations, that of the one before it.
+        self._bases = {
+            path: np.concatenate([np.zeros(0, "int64"), *(base[path] for base in bases if path in base)])
+            for path in self._stacked
+        }
 
     def pick(self, order: Any, segments: Any, at: Any) -> Picks:
         """Steps with their blocks.
@@ -102,102 +97,116 @@ class Steps:
             segments: int64 (n,): their segments, in that order, which rise.
             at: int64 (n,): the steps, likewise.
         """
-        episodes = self.segments[segments, 0]
-        blocks = self._block[episodes]
+        blocks = self._block[segments]
         back = np.empty(len(order), "int64")
         back[order] = np.arange(len(order))
         cuts = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist(), len(blocks)]
         runs = [(int(blocks[begin]), begin, end) for begin, end in zip(cuts[:-1], cuts[1:]) if end]
-        return Picks(order, back, segments, episodes, at, runs)
+        return Picks(order, back, segments, at, runs)
 
-    def flags(self, picks: Picks, at: Any) -> tuple[Any, Any]:
+    def flags(self, picks: Picks, at: Any) -> list[Any]:
         """`terminated` and `truncated` of steps: bool, as `at`; a list, with None, if not known of every episode.
 
         Args:
-            picks: their episodes.
-            at: int64 (n,) or (n, w): steps of each.
+            picks: their segments.
+            at: int64 (n, ...): steps of each.
         """
-        episodes = picks.episodes if at.ndim == 1 else picks.episodes[:, None]
-        last = at == self._last[episodes]
+        segments = picks.segments.reshape(-1, *[1] * (at.ndim - 1))
+        last = at == self._last[segments]
         found = []
-        for flags in (self.terminated, self.truncated):
-            flag = np.where(last, flags[episodes], False).take(picks.back, 0)
-            found.append(flag if flag.dtype == bool else flag.tolist())
-        return found[0], found[1]
+        for flags in self._flags:
+            if flags.dtype == bool:
+                found.append((last & flags[segments]).take(picks.back, 0))
+            else:
+                found.append(np.where(last, flags[segments], False).take(picks.back, 0).tolist())
+        return found
 
-    def gather(self, member: str, picks: Picks, rows: Any) -> Any:
-        """Rows of a member, in the order in which the steps were asked for.
+    def gather(self, picks: Picks, rows: dict[str, Any], apart: bool) -> dict[str, list[Any]]:
+        """Rows of some members, in the order in which the steps were asked for.
 
         Args:
-            member: `observations`, `actions` or `rewards`.
-            picks: the episodes.
-            rows: int64 (n,) or (n, w): rows of each.
+            picks: their segments.
+            rows: for `observations`, `actions` and `rewards`, int64 (n, w): the number of a step, of an observation
+                that of the step after it.
+            apart: whether the first row of each is wanted in one result, the second in another, and so on.
 
         Returns:
-            Arrays that are nobody else's, of shape (n, ...) or (n, w, ...), in dicts and tuples as the values have
-            them; a list of n, or of n lists of w, where values do not stack.
+            Of each member one result, whose arrays have the shape (n, w, ...), or, apart, w results, (n, ...). Arrays
+            are nobody else's, in dicts and tuples as the values have them. What does not stack is a list of n lists of
+            w, or of n.
         """
-        form = self.form.forms[EPISODE_ARRAYS.index(member)]
-        return self._part(form, (member,), picks, rows, {})
-
-    def _part(self, form: Form, path: Path, picks: Picks, rows: Any, read: dict[int, Episode]) -> Any:
-        if isinstance(form, Parts):
-            items = {key: self._part(part, (*path, key), picks, rows, read) for key, part in zip(form.keys, form.forms)}
-            return items if form.is_dict else tuple(items.values())
-        return self._listed(path, picks, rows, read) if form is None else self._stacked(form, path, picks, rows)
-
-    def _stacked(self, form: Rows, path: Path, picks: Picks, rows: Any) -> Any:
-        first = self._first[path][picks.episodes]
-        rows = rows + (first if rows.ndim == 1 else first[:, None])
-        out: Any = np.empty((*rows.shape, *form.shape), form.dtype)
-        if row_bytes(*form) >= _LARGE:
-            order = picks.order.tolist()
-            for block, begin, end in picks.runs:
-                column = self._column(block, path, picks.episodes[begin])
-                for place, row in zip(order[begin:end], rows[begin:end]):
-                    column.take(row, 0, out[place, ...], "clip")
-            return out
+        jobs, results = [], {}
+        for path, form in self._stacked.items():
+            wanted = rows[path[0]] + self._bases[path][picks.segments][:, None]
+            count, width = wanted.shape
+            is_large = row_bytes(*form) >= _LARGE
+            shape = (width, count) if is_large and apart else (count, width)
+            out: Any = np.empty((*shape, *form.shape), form.dtype)
+            places = (out.swapaxes(0, 1) if apart else out) if is_large else None
+            jobs.append((path, wanted, out, places))
+            results[path] = list(out) if is_large and apart else [out]
         for block, begin, end in picks.runs:
-            # Clipping is not needed, but NumPy fills `out` straight only if it need not raise in the middle.
-            self._column(block, path, picks.episodes[begin]).take(rows[begin:end], 0, out[begin:end], "clip")
-        return out.take(picks.back, 0)
+            columns = self._columns(block, picks.segments[begin])
+            for path, wanted, out, places in jobs:
+                if places is None:
+                    # Nothing needs to be clipped, but NumPy fills `out` straight only if it need not raise halfway.
+                    columns[path].take(wanted[begin:end], 0, out[begin:end], "clip")
+                else:
+                    for place, row in zip(picks.order[begin:end].tolist(), wanted[begin:end].tolist()):
+                        for number, one in enumerate(row):
+                            places[place, number] = columns[path][one]
+        for path, wanted, out, places in jobs:
+            if places is None and apart:
+                count, width = wanted.shape
+                flat = out.reshape(count * width, *out.shape[2:])
+                results[path] = [flat.take(picks.back * width + number, 0) for number in range(width)]
+            elif places is None:
+                results[path] = [out.take(picks.back, 0)]
+        read: dict[int, Episode] = {}
+        for path in self._listed:
+            head = self._head[picks.segments][:, None] if path[0] == "observations" else 0
+            values = self._values(path, picks, (rows[path[0]] - head).tolist(), read)
+            width = rows[path[0]].shape[1]
+            results[path] = [[value[number] for value in values] for number in range(width)] if apart else [values]
+        return {member: _nest(form, (member,), results) for member, form in zip(self.form.keys, self.form.forms)}
 
-    def _column(self, block: int, path: Path, episode: int) -> Any:
-        leaf: Leaf = self._leaves[block][path]
-        if leaf.blob is not None:
-            return self.source.column(leaf)
-        return _at(self._episode(episode), path)  # Fortran's order, in files of 2016
+    def _columns(self, block: int, segment: int) -> dict[Path, Any]:
+        """The arrays over the blobs of a block."""
+        leaves = self._leaves[block]
+        columns = self.source.columns(leaves)
+        if len(columns) < len(leaves):  # in the order of Fortran, in files of 2016
+            read = self._episode(segment)
+            columns = {path: columns[path] if path in columns else _at(read, path) for path in leaves}
+        return columns
 
-    def _listed(self, path: Path, picks: Picks, rows: Any, read: dict[int, Episode]) -> list[Any]:
-        values: list[Any] = [None] * len(rows)
-        for place, episode, row in zip(picks.order.tolist(), picks.episodes.tolist(), rows.tolist()):
-            if episode not in read:
-                read[episode] = self._episode(episode)
-            column = _at(read[episode], path)
-            values[place] = [_own(column[r]) for r in row] if isinstance(row, list) else _own(column[row])
+    def _values(self, path: Path, picks: Picks, rows: list[list[int]], read: dict[int, Episode]) -> list[list[Any]]:
+        """The values at a path, one by one."""
+        values: list[list[Any]] = [[]] * len(rows)
+        for place, segment, row in zip(picks.order.tolist(), picks.segments.tolist(), rows):
+            if segment not in read:
+                read[segment] = self._episode(segment)
+            column = _at(read[segment], path)
+            values[place] = [_own(column[number]) for number in row]
         return values
 
-    def _episode(self, episode: int) -> Episode:
-        return self.source.episode(*self.source.index.locate(int(self.numbers[episode])))
+    def _episode(self, segment: int) -> Episode:
+        return self.source.episode(*self.source.index.locate(int(self.numbers[segment])))
 
 
-def _join(arrays: list[Any], dtype: str) -> Any:
-    return np.concatenate([np.zeros(0, dtype), *arrays]).astype(dtype, copy=False)
-
-
-def _merge_all(forms: list[Form]) -> Form:
-    form = forms[0] if forms else _NO_STEPS
-    for other in forms:
-        form = merge(form, other)
-    return form
-
-
-def _stacked_paths(form: Form, path: Path) -> Iterator[Path]:
+def _leaves(form: Form, path: Path) -> Iterator[tuple[Path, Rows | None]]:
     if isinstance(form, Parts):
         for key, part in zip(form.keys, form.forms):
-            yield from _stacked_paths(part, (*path, key))
-    elif form is not None:
-        yield path
+            yield from _leaves(part, (*path, key))
+    else:
+        yield path, form
+
+
+def _nest(form: Form, path: Path, results: dict[Path, list[Any]]) -> list[Any]:
+    """Results of leaves in the dicts and tuples of a form."""
+    if not isinstance(form, Parts):
+        return results[path]
+    items = zip(*(_nest(part, (*path, key), results) for key, part in zip(form.keys, form.forms)))
+    return [dict(zip(form.keys, item)) if form.is_dict else item for item in items]
 
 
 def _at(episode: Episode, path: Path) -> Any:

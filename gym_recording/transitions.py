@@ -17,6 +17,7 @@ from .selection import positions
 from .steps import Picks, Steps
 
 _CHUNK = 256  # items that a loop over all of them reads at once
+_SEEN = np.arange(2)  # the observations of a transition: before it, and after
 
 
 class Transition(NamedTuple):
@@ -69,7 +70,7 @@ class Samples(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs
         if steps is not self._seen[0]:
             counts = self.counts(steps)
             ends = np.cumsum(counts, dtype="int64")
-            self._seen = steps, ends, steps.segments[:, 1] - (ends - counts) * self._stride
+            self._seen = steps, ends, steps.starts - (ends - counts) * self._stride
         return self._seen
 
     def locate(self, chosen: Any) -> tuple[Steps, Picks]:
@@ -133,17 +134,16 @@ class Transitions(Samples):
     _noun = "transition"
 
     def counts(self, steps: Steps) -> Any:
-        return steps.segments[:, 2]
+        return steps.counts
 
     def read(self, chosen: Any) -> Transition:
         steps, picks = self.locate(chosen)
-        seen = picks.at - steps.head[picks.episodes]
+        at = picks.at[:, None]
+        read = steps.gather(picks, {"observations": at + _SEEN, "actions": at, "rewards": at}, apart=True)
+        observations, next_observations = read["observations"]
+        terminated, truncated = steps.flags(picks, picks.at)
         return Transition(
-            steps.gather("observations", picks, seen),
-            steps.gather("actions", picks, picks.at),
-            steps.gather("rewards", picks, picks.at),
-            steps.gather("observations", picks, seen + 1),
-            *steps.flags(picks, picks.at),
+            observations, read["actions"][0], read["rewards"][0], next_observations, terminated, truncated
         )
 
     def _separable(self, items: Transition) -> Transition:

@@ -57,20 +57,18 @@ class Windows(Samples):
         self._length, self._stride, self._pad = int(length), int(stride), pad
 
     def counts(self, steps: Steps) -> Any:
-        last = steps.segments[:, 2] - (1 if self._pad else self._length)  # where the last may begin
+        last = steps.counts - (1 if self._pad else self._length)  # where the last may begin
         return np.maximum(last // self._stride + 1, 0)
 
     def read(self, chosen: Any) -> Window:
         steps, picks = self.locate(chosen)
-        left = (steps.segments[picks.segments, 1] + steps.segments[picks.segments, 2] - picks.at)[:, None]
+        left = (steps.starts[picks.segments] + steps.counts[picks.segments] - picks.at)[:, None]
         within = np.arange(self._length + 1)
-        at = picks.at[:, None] + np.minimum(within, left)  # the observation after the last step is the last row
-        mask = within[: self._length] < left
-        seen = at - steps.head[picks.episodes][:, None]
-        at = np.minimum(at[:, :-1], picks.at[:, None] + left - 1)
-        read = {"observations": steps.gather("observations", picks, seen)}
-        for member in ("actions", "rewards"):
-            read[member] = steps.gather(member, picks, at)
+        seen = picks.at[:, None] + np.minimum(within, left)  # the observation after the last step is the last row
+        at = picks.at[:, None] + np.minimum(within[:-1], left - 1)
+        mask = within[:-1] < left
+        found = steps.gather(picks, {"observations": seen, "actions": at, "rewards": at}, apart=False)
+        read = {member: part for member, (part,) in found.items()}
         flags = steps.flags(picks, at)
         mask = mask.take(picks.back, 0)
         if not mask.all():
