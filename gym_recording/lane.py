@@ -45,6 +45,7 @@ class Lane:
         dirty: something was begun and not finished, or the lane is closed.
         watch: the number of steps at which to look how large the episode has become.
         infos, frames: those of the running episode; None: they are not recorded.
+        camera: gives the frame of a reset or step that is passed none.
         handed: how many steps are handed over to `stream`.
         lost: a step was made, or may have been, that is not recorded.
         handing: it is not a step that was begun and not finished, but a handing over.
@@ -70,6 +71,7 @@ class Lane:
         self.number = number
         self.infos = Infos() if infos else None
         self.frames = Frames(block_bytes) if frames else None
+        self.camera: Callable[[], Any] | None = None
         self._warned = False
         self._has_more = infos or frames or clock is not None
         self.closed = False
@@ -159,7 +161,7 @@ class Lane:
         if self.infos is not None:
             self.infos.add(0, info)
         if self.frames is not None:
-            self.frames.add(0, frame)
+            self.frames.add(0, frame if self.camera is None else self.camera())
         self.first = 1
         self.dirty = False
 
@@ -228,7 +230,7 @@ class Lane:
         if self.infos is not None:
             self.infos.add(self.steps + self.first, info)
         if self.frames is not None:
-            self.frames.add(self.steps + self.first, frame)
+            self.frames.add(self.steps + self.first, frame if self.camera is None else self.camera())
         if self.lost:
             if self.running:
                 self.gaps.append(self.steps)

@@ -173,6 +173,8 @@ def test_the_flags_are_those_of_the_last_recorded_step(odd):
         last = len(episode["rewards"]) - 1
         assert (episode["terminated"], episode["ended_by"]) == (last == odd, "terminated" if last == odd else "close")
         assert all(gap <= last for gap in episode.get("gaps", []))
+        frames = {row: frame for one in episode["frames"] for row, frame in zip(one["rows"].tolist(), one["values"])}
+        assert same([frames[row] for row in sorted(frames)], [frame_of(n) for n in (0, 0, 1, 2)[: last + 2]])
 
 
 @pytest.mark.parametrize("name", ["ints", "large arrays", "dicts", "another key"])

@@ -9,6 +9,7 @@ import os
 import time
 import types
 import warnings
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,6 +88,17 @@ class TraceRecordingWrapper(Adopted):
             directory, **{"env": describe(env), "library": library_version(self._library), **kwargs}
         )
         self.directory = self.recording.directory
+        self._film()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._film()
+
+    def _film(self) -> None:
+        """Lets the lane render, where frames are recorded. Not in `step`, because most recordings have none."""
+        itself = weakref.ref(self)  # the recorder would keep the wrapper from being collected
+        if self.recording.lane.frames is not None:
+            self.recording.lane.camera = lambda: render(itself().env, itself()._frame_arguments)  # type: ignore[union-attr]
 
     def step(self, action: Any) -> Any:
         """Steps the environment, records the step, returns what the environment returned.
@@ -104,11 +116,7 @@ class TraceRecordingWrapper(Adopted):
             lane.take_back()
             raise
         result = self.env.step(action)
-        values = result if result.__class__ is tuple and len(result) == 5 else split_step(result, self.env)
-        if lane.frames is None:
-            lane.finish(*values)
-        else:
-            lane.finish(*values, render(self.env, self._frame_arguments))
+        lane.finish(*(result if result.__class__ is tuple and len(result) == 5 else split_step(result, self.env)))
         if lane.steps >= lane.watch or time.monotonic() >= recording.deadline:
             recording.flush_if_due(lane)
         return result
@@ -130,8 +138,7 @@ class TraceRecordingWrapper(Adopted):
         space = getattr(self.env, "observation_space", None)
         observation, info = split_reset(result, reset_gives_info(self._library, given), space)
         seed, self._next_seed = given.get("seed", self._next_seed), None
-        frame = None if recording.lane.frames is None else render(self.env, self._frame_arguments)
-        recording.add_reset(observation, seed=seed, options=given.get("options"), info=info, frame=frame)
+        recording.add_reset(observation, seed=seed, options=given.get("options"), info=info)
         if failed is not None:
             raise failed
         return result
