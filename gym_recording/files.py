@@ -19,6 +19,9 @@ import weakref
 from collections import deque
 from typing import Any, Iterable, Sequence, Union
 
+if sys.platform != "win32":
+    import resource
+
 from .errors import TraceError
 from .memory import Directory, MemoryDirectory
 
@@ -36,10 +39,8 @@ Buffer = Union[bytes, bytearray, memoryview]
 
 def most_maps() -> int:
     """How many files to map; beyond, they are read into memory. Before Python 3.13 each map keeps a descriptor."""
-    if os.name == "nt" or sys.version_info >= (3, 13):
+    if sys.platform == "win32" or sys.version_info >= (3, 13):
         return 1 << 14  # Linux lets a process have 65,530 maps
-    import resource
-
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return min(limit // 2, 1 << 12) if limit >= 0 else 1 << 12  # half: 128 of the 256 that macOS gives
 
