@@ -11,10 +11,10 @@ import weakref
 from typing import Any, Protocol, Union
 
 
-class Writer(Protocol):
+class Recorder(Protocol):
     """What records to it."""
 
-    def flush(self) -> None:
+    def save_complete(self) -> None:
         """Puts all ended episodes there."""
 
 
@@ -27,13 +27,13 @@ class MemoryDirectory:
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
-        self._writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+        self._recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 
     @property
     def files(self) -> dict[str, bytes]:
         """The bytes of each file by its name."""
-        for writer in list(self._writers):
-            writer.flush()
+        for recorder in list(self._recorders):
+            recorder.save_complete()
         return self._files
 
     def put(self, name: str, data: bytes) -> None:
@@ -44,9 +44,9 @@ class MemoryDirectory:
         """The bytes of a file; None if there is none."""
         return self._files.get(name)
 
-    def attend(self, writer: Writer) -> None:
-        """Asks a writer from now on for what has ended, as long as somebody holds it."""
-        self._writers.add(writer)
+    def attend(self, recorder: Recorder) -> None:
+        """Asks a recorder from now on for what has ended, as long as somebody holds it."""
+        self._recorders.add(recorder)
 
     def __deepcopy__(self, memo: Any) -> MemoryDirectory:
         return self  # a copy of an environment records to the same place, as it does to the same path

@@ -19,7 +19,7 @@ from .columns import optimize_list_of_ndarrays, size_of
 from .errors import ClosedError
 from .format import EPISODE_ARRAYS, json_copy
 from .lane import FIRST_WATCH, Lane, LiveRows
-from .memory import Place
+from .memory import MemoryDirectory, Place
 from .options import at_least_one, at_least_zero, one_of
 from .rows import BLOCK_BYTES, LARGE_ROW
 from .trace import Batch, TraceWriter, utc_now
@@ -125,6 +125,8 @@ class TraceRecording:
         self.lane = self.lanes[0]
         self._full = False
         self.observations, self.actions, self.rewards = (LiveRows(self.lane, name) for name in EPISODE_ARRAYS)
+        if isinstance(self.directory, MemoryDirectory):
+            self.directory.attend(self)
         self.deadline = 0.0
         self._set_deadline()
         self._finalizer = weakref.finalize(self, process.finish, trace)

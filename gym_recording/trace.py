@@ -131,8 +131,8 @@ class TraceWriter:
     def _hold_lock(self) -> None:
         """Holds the lock of this process on the directory, which also shows that files can be put there."""
         if isinstance(self.directory, MemoryDirectory):
-            self.directory.attend(self)  # there is nothing to lock
-        elif self.lock:
+            return
+        if self.lock:
             lock.renew(self.lock, self, self.flush_interval)
         else:
             path = os.path.join(os.path.realpath(self.directory), lock_name(process.token()))

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import signal
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from environments import LIBRARIES, Walk, make
 
 from gym_recording import (
     MemoryDirectory,
+    TraceError,
     TraceRecording,
     TraceRecordingReader,
     TraceRecordingWrapper,
@@ -123,3 +125,31 @@ def test_a_wrapper_and_its_copies_record_to_it(library):
     first, second = TraceRecordingReader(directory)
     assert members(first) == members(second)
     assert first.infos[1] == {"at": 1}
+
+
+@pytest.mark.skipif(not hasattr(signal, "raise_signal") or os.name == "nt", reason="no such signals")
+def test_a_signal_handler_that_looks_in_the_midst_of_recording_is_refused():
+    class Raising:
+        """Raises a signal while it is recorded."""
+
+        def __array__(self, dtype=None, copy=None):
+            signal.raise_signal(signal.SIGUSR1)
+            return np.zeros(2)
+
+    directory, errors = MemoryDirectory(), []
+
+    def handler(*_):
+        try:
+            len(TraceRecordingReader(directory))
+        except TraceError as error:
+            errors.append(error)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with TraceRecording(directory) as recording:
+            recording.add_reset(0)
+            recording.add_step(0, Raising(), 0.0)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert "in a signal handler" in str(errors[0])
+    assert len(TraceRecordingReader(directory)[0]) == 1
