@@ -14,6 +14,7 @@ from typing import Any, Collection, Iterator, Optional, Tuple
 import numpy as np
 
 from .episode import DictColumns, Episode, TupleColumns
+from .rows import FLOAT64, INT64
 from .values import Path, path_text
 
 _BLOCK_BYTES = 1 << 22
@@ -106,6 +107,8 @@ def _first(a: Any, b: Any, path: Path, ignore: Collection[str]) -> tuple[int | N
         rows = [(row, order) for order, (row, _) in enumerate(firsts) if row is not None]
         return firsts[min(rows)[1]] if rows else (None, None)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        if len(b) < len(a) and (a.dtype, b.dtype) == (FLOAT64, INT64):
+            b = b.astype(FLOAT64)  # ints, which become floats as soon as one comes
         a, b = _native(a[:count]), _native(b[:count])
         if a.dtype == b.dtype and a.shape == b.shape:
             row = _first_row(a, b)

@@ -122,9 +122,11 @@ def _make(env: Any, trace: Trace) -> Any:
         made = env() if callable(env) and library_of(env) is None else env
     else:
         library = installed_library("a replay", str(trace.writer.get("library")).partition(" ")[0])
-        arguments = make_arguments(library)
-        if env is None and trace.env.get("kwargs", {}) is None:
+        arguments, recorded = make_arguments(library), trace.env.get("kwargs", {})
+        if env is None and recorded is None:
             arguments = {}  # with any, `make_env` would take it that those which could not be written are given
+        elif env is None and isinstance(recorded, dict) and recorded.get("render_mode") == "human":
+            arguments["render_mode"] = None  # nobody wants to see it again
         try:
             made = trace.make_env(**arguments) if env is None else library.make(env, **arguments)
         except TraceError as error:

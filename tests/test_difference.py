@@ -160,6 +160,13 @@ def test_a_shorter_one_is_compared_as_far_as_it_goes():
     assert first_difference(episode((0.0, 1.0)), episode((2.0,))).step == 0
 
 
+def test_ints_are_no_difference_from_floats_if_the_rest_may_have_had_one():
+    expected = Episode(np.arange(4), np.zeros(3), np.array([1.0, 2.0, 0.5]))
+    assert first_difference(expected, Episode(np.arange(3), np.zeros(2), np.array([1, 2]))) is None
+    assert first_difference(expected, Episode(np.arange(3), np.zeros(2), np.array([1, 3]))).step == 1
+    assert first_difference(expected, Episode(np.arange(4), np.zeros(3), np.array([1, 2, 0]))).step == 0
+
+
 def test_a_difference_is_one_line_of_text():
     difference = first_difference(*DIFFERENT["a dtype"][:2])
     assert str(difference) == (

@@ -418,6 +418,26 @@ def test_arguments_that_could_not_be_written_are_missed(library):
         library.envs.registration.registry.pop(name)
 
 
+def test_no_window_opens(library):
+    class Seen(class_of(library.__name__, Walk)):
+        modes = []  # noqa: RUF012 (of all instances)
+
+        def __init__(self, render_mode=None):
+            super().__init__(render_mode=render_mode)
+            self.modes.append(render_mode)
+
+    Seen.metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}
+    name = "Tests/Seen-v0"
+    library.register(name, entry_point=Seen)
+    try:
+        for mode in ("human", "rgb_array"):
+            directory = record(library.make(name, render_mode=mode, disable_env_checker=True), (1,))
+            assert verdicts(replay(directory)) == ["equal"]
+    finally:
+        library.envs.registration.registry.pop(name)
+    assert Seen.modes == ["human", None, "rgb_array", "rgb_array"]
+
+
 def test_nothing_recorded_is_nothing_replayed():
     assert replay(MemoryDirectory()) == []
 
