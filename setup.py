@@ -37,6 +37,7 @@ setup(
         "isal": ["isal"],
         "cli": ["tqdm"],
         "dtypes": ["ml_dtypes"],
+        "plot": ["matplotlib"],
         # setuptools as in pyproject.toml: the tests build the package without a network.
         "test": [
             "pytest",
@@ -49,6 +50,8 @@ setup(
             "pettingzoo",
             "tqdm",
             "ml_dtypes",
+            "matplotlib",
+            "pandas",
         ],
         "lint": ["ruff", "mypy"],
     },

@@ -3,10 +3,10 @@
 Beside TraceRecordingReader: Minari (HDF5, as it is, images not as JPEG), h5py (a dataset per field), and one array per
 field by np.load, mapped or in memory. The last is the reference: what fancy indexing of observations, actions, rewards,
 next observations, terminated and truncated costs when all are arrays in memory. Episodes are of one length, which the
-arrays and h5py are told; the others find it out. Kinds: "sample" is a batch of 256 random transitions, drawn too, "episode" one
-random episode, whose observations are read, "scan" all observations; its reference is np.memmap of the same bytes. All
-run in turn in one process; what each reads is compared, bit for bit. Minari gives episodes, not transitions, so that
-its batches are gathered from episodes, each read once.
+arrays and h5py are told; the others find it out. Kinds: "sample" is to draw 256 random transitions and to read them,
+"episode" to read the observations of a random episode, "scan" to read all observations; its reference is np.memmap of
+the same bytes. All run in turn in one process; what each reads is compared, bit for bit. Minari gives episodes, not
+transitions: those that a sample needs are read, each once.
 """
 
 from __future__ import annotations

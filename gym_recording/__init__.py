@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .index import Trace
     from .playback import TraceRecordingReader, scan_recorded_traces
     from .recording import TraceRecording
+    from .summary import Summary
+    from .transitions import Transition, Transitions
+    from .windows import Window, Windows
     from .wrappers import (
         TraceRecordingAECWrapper,
         TraceRecordingDmEnvWrapper,
@@ -34,6 +37,7 @@ _HOMES = {
     "Episode": "episode",
     "MissingEpisodesError": "errors",
     "MissingPackageError": "errors",
+    "Summary": "summary",
     "Trace": "index",
     "TraceError": "errors",
     "TraceRecording": "recording",
@@ -43,7 +47,11 @@ _HOMES = {
     "TraceRecordingReader": "playback",
     "TraceRecordingVectorWrapper": "wrappers",
     "TraceRecordingWrapper": "wrappers",
+    "Transition": "transitions",
+    "Transitions": "transitions",
     "TupleColumns": "episode",
+    "Window": "windows",
+    "Windows": "windows",
     "optimize_list_of_ndarrays": "columns",
     "scan_recorded_traces": "playback",
 }
@@ -55,6 +63,7 @@ __all__ = [
     "Episode",
     "MissingEpisodesError",
     "MissingPackageError",
+    "Summary",
     "Trace",
     "TraceError",
     "TraceRecording",
@@ -64,7 +73,11 @@ __all__ = [
     "TraceRecordingReader",
     "TraceRecordingVectorWrapper",
     "TraceRecordingWrapper",
+    "Transition",
+    "Transitions",
     "TupleColumns",
+    "Window",
+    "Windows",
     "__version__",
     "get_include",
     "optimize_list_of_ndarrays",

@@ -38,7 +38,7 @@ LAYERS = [
     {"wrappers.dm_env", "wrappers.agents"},
     {"wrappers.pettingzoo"},
     {"wrappers"},
-    {"check", "info", "test_recording"},
+    {"check", "info", "plot", "test_recording"},
     {"repair"},
     {"cli"},
     {"__main__"},
@@ -70,6 +70,7 @@ READING = {
     "playback",
     "check",
     "info",
+    "plot",
 }
 KNOWS_GYM = {"spaces", "rebuild", "environment", *WRAPPERS}
 BY_NAME = {"cli", "test_recording"}  # make environments, and so import the library that they are asked for
