@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .position import PlaybackAgent
     from .recording import TraceRecording
     from .replaying import EpisodeReplay, replay
+    from .summary import Summary
+    from .transitions import Transition, Transitions
+    from .windows import Window, Windows
     from .wrappers import (
         TraceRecordingAECWrapper,
         TraceRecordingDmEnvWrapper,
@@ -44,6 +47,7 @@ _HOMES = {
     "MissingPackageError": "errors",
     "PlaybackAgent": "position",
     "PlaybackEnv": "playback_env",
+    "Summary": "summary",
     "Trace": "index",
     "TraceError": "errors",
     "TraceRecording": "recording",
@@ -53,9 +57,13 @@ _HOMES = {
     "TraceRecordingReader": "playback",
     "TraceRecordingVectorWrapper": "wrappers",
     "TraceRecordingWrapper": "wrappers",
+    "Transition": "transitions",
+    "Transitions": "transitions",
     "TupleColumns": "episode",
     "copy_episodes": "copying",
     "merge": "merging",
+    "Window": "windows",
+    "Windows": "windows",
     "optimize_list_of_ndarrays": "columns",
     "replay": "replaying",
     "scan_recorded_traces": "playback",
@@ -72,6 +80,7 @@ __all__ = [
     "MissingPackageError",
     "PlaybackAgent",
     "PlaybackEnv",
+    "Summary",
     "Trace",
     "TraceError",
     "TraceRecording",
@@ -81,7 +90,11 @@ __all__ = [
     "TraceRecordingReader",
     "TraceRecordingVectorWrapper",
     "TraceRecordingWrapper",
+    "Transition",
+    "Transitions",
     "TupleColumns",
+    "Window",
+    "Windows",
     "__version__",
     "copy_episodes",
     "get_include",

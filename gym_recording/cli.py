@@ -26,6 +26,7 @@ from .format import parse_name
 from .info import INFO_KEYS, counted, info_lines, summary
 from .merging import merge
 from .playback import TraceRecordingReader
+from .plot import plot
 from .repair import repair_recording
 from .replaying import replays
 from .spaces import LIBRARIES
@@ -85,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     info = add("info", _info, "say what is in a recording", epilog=f"{INFO_KEYS}\n{_EXIT_CODES}")
     info.add_argument("directory", metavar="DIRECTORY")
     info.add_argument("--json", action="store_true", help="as one JSON object")
+    plot = add("plot", _plot, "draw returns and lengths over the episodes")
+    plot.add_argument("directory", metavar="DIRECTORY")
+    plot.add_argument("picture", metavar="PICTURE", help="the file to write: out.png, out.pdf, out.svg")
     check = add("check", _check, "check a recording against every rule of the format, checksums included")
     check.add_argument("directory", metavar="DIRECTORY")
     video = add("video", _video, "write the frames of an episode, or observations that are pictures, to a video")
@@ -226,6 +230,13 @@ def _info(args: argparse.Namespace) -> int:
         for error in info["errors"]:
             _fail(error)
     return 1 if info["errors"] else 0
+
+
+def _plot(args: argparse.Namespace) -> int:
+    os.listdir(args.directory)  # it must exist
+    with TraceRecordingReader(args.directory, on_error="skip") as reader:
+        plot(reader, args.picture)
+        return max([_fail(str(error)) for error in reader.errors], default=0)
 
 
 def _check(args: argparse.Namespace) -> int:

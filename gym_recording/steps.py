@@ -109,16 +109,16 @@ class Steps:
 
         Args:
             picks: their segments.
-            at: int64 (n, ...): steps of each.
+            at: int64 (n,) or (n, w): steps of each.
         """
-        segments = picks.segments.reshape(-1, *[1] * (at.ndim - 1))
-        last = at == self._last[segments]
+        last = self._last[picks.segments]
+        rows, *columns = np.nonzero(at == (last if at.ndim == 1 else last[:, None]))  # few
+        places = (picks.order[rows], *columns)
         found = []
         for flags in self._flags:
-            if flags.dtype == bool:
-                found.append((last & flags[segments]).take(picks.back, 0))
-            else:
-                found.append(np.where(last, flags[segments], False).take(picks.back, 0).tolist())
+            flag: Any = np.zeros(at.shape, "bool").astype(flags.dtype, copy=False)
+            flag[places] = flags[picks.segments[rows]]
+            found.append(flag if flag.dtype == bool else flag.tolist())
         return found
 
     def gather(self, picks: Picks, rows: dict[str, Any], apart: bool) -> dict[str, list[Any]]:

@@ -79,7 +79,9 @@ class Samples(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs
         order = chosen.argsort()  # neighbours lie together, and what is sorted is found faster
         chosen = chosen[order]
         segments = ends.searchsorted(chosen, "right")
-        return steps, steps.pick(order, segments, chosen * self._stride + shifts[segments])
+        at = shifts[segments]
+        at += chosen if self._stride == 1 else chosen * self._stride
+        return steps, steps.pick(order, segments, at)
 
     def __len__(self) -> int:
         ends = self._look()[1]
@@ -88,7 +90,7 @@ class Samples(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self.read(np.arange(*index.indices(len(self)), dtype="int64"))
-        if hasattr(index, "__index__") and np.ndim(index) == 0:
+        if hasattr(index, "__index__") and not (isinstance(index, np.ndarray) and index.ndim):
             try:
                 (item,) = self.__getitems__([range(len(self))[operator.index(index)]])
                 return item

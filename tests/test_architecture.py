@@ -39,7 +39,7 @@ LAYERS = [
     {"wrappers.pettingzoo"},
     {"wrappers"},
     {"difference", "position"},
-    {"check", "info", "test_recording", "replaying", "playback_env", "video"},
+    {"check", "info", "plot", "test_recording", "replaying", "playback_env", "video"},
     {"repair", "copying", "merging"},
     {"cli"},
     {"__main__"},
@@ -71,6 +71,7 @@ READING = {
     "playback",
     "check",
     "info",
+    "plot",
     "video",
 }
 KNOWS_GYM = {"spaces", "rebuild", "environment", "playback_env", *WRAPPERS}
