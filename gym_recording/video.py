@@ -51,10 +51,18 @@ def write_video(
     except ImportError as error:
         raise missing_package("imageio-ffmpeg", "writing videos", "'gym_recording[video]'") from error
     pictures = _choose(episode, key)
+    try:
+        _write(pictures, os.fspath(path), fps, get_ffmpeg_exe())
+    except OSError as error:  # of the temporary file
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
+    return len(pictures), sum(picture is None for picture in pictures)
+
+
+def _write(pictures: Any, path: str, fps: float, ffmpeg: str) -> None:
     shapes = {_shape(picture) for picture in pictures if picture is not None}
     height, width, channels = map(max, zip(*shapes))
     canvas = np.zeros((height, width, channels), np.uint8)
-    directory, name = os.path.split(os.path.abspath(os.fspath(path)))
+    directory, name = os.path.split(os.path.abspath(path))
     with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=directory) as place, tempfile.TemporaryFile() as log:
         made = os.path.join(place, name)
         source = [
@@ -69,9 +77,9 @@ def write_video(
             "-i",
             "-",
         ]
-        command = [get_ffmpeg_exe(), "-v", "error", *source, "-vf", _EVEN, "-pix_fmt", "yuv420p", made]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as ffmpeg:
-            stdin: Any = ffmpeg.stdin
+        command = [ffmpeg, "-v", "error", *source, "-vf", _EVEN, "-pix_fmt", "yuv420p", made]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as process:
+            stdin: Any = process.stdin
             try:
                 with suppress(BrokenPipeError):  # it has ended, and says why
                     for picture in pictures:
@@ -80,15 +88,16 @@ def write_video(
                         stdin.write(canvas.data)
                     stdin.close()
             except BaseException:
-                ffmpeg.kill()
+                process.kill()
                 raise
-        if ffmpeg.returncode:
+        if process.returncode:
             log.seek(0)
-            lines = log.read().decode(errors="replace").split("\n")
-            found = next((line for line in reversed(lines) if line.strip()), f"exit code {ffmpeg.returncode}")
-            raise TraceError("ffmpeg cannot make this video", file=os.fspath(path), found=found[:200])
-        os.replace(made, os.path.join(directory, name))
-    return len(pictures), sum(picture is None for picture in pictures)
+            lines = log.read().decode(errors="replace").splitlines()
+            found = next((line for line in lines if line.strip()), f"exit code {process.returncode}")
+            raise TraceError(
+                "ffmpeg cannot make this video", file=path, found=found.replace(f"{place}{os.sep}", "")[:200]
+            )
+        os.replace(made, path)
 
 
 def recorded_fps(traces: Sequence[Trace], number: int) -> float:

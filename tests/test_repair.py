@@ -49,14 +49,15 @@ def ready():
 directory = sys.argv[1]
 """
 RUNNING = """
-recording = TraceRecording(directory, infos=True, timestamps=True, metadata={"who": "me"}, flush_interval=1000)
+recorded = {"infos": True, "timestamps": True, "frames": True}
+recording = TraceRecording(directory, **recorded, metadata={"who": "me"}, flush_interval=1000)
 episode(recording, 0, 2)
 episode(recording, 1, 3)
 recording.save_complete()
 episode(recording, 2, 4, end=False)
 recording.flush_interval = 0
 for step in (4, 5):
-    recording.add_step(step, np.full(3, 2, "float32"), 1.0)
+    recording.add_step(step, np.full(3, 2, "float32"), 1.0, frame=np.full((2, 2), step, "uint8"))
 recording.flush_interval = 1000
 recording.save_complete()
 recording.add_step(6, np.full(3, 2, "float32"), 1.0)  # is lost
@@ -180,11 +181,12 @@ def test_what_is_repaired_is_right_by_every_rule(recording, run_repair):
     assert (report.traces, report.batches, report.episodes) == (1, 2, 3)
 
 
-def test_infos_and_timestamps_of_the_episode_that_ran_are_kept(recording, run_repair):
+def test_infos_timestamps_and_frames_of_the_episode_that_ran_are_kept(recording, run_repair):
     run_repair(recording, code=3)
     episode = TraceRecordingReader(recording)[2]
     assert episode.infos == [{"number": 2}, *[{"step": step} for step in range(4)], {}, {}]
     assert len(episode.timestamps) == 6
+    assert [None if frame is None else frame.max() for frame in episode.frames] == [None] * 5 + [4, 5]
     assert (episode.terminated, episode.truncated, episode.gaps, episode.headless) == (None, None, (), False)
 
 

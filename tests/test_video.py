@@ -169,13 +169,25 @@ def test_several_pictures_and_wrong_keys_are_errors_that_name_the_choices(record
 
 
 @needs_ffmpeg
-@pytest.mark.parametrize("output", ["out.nothing", "out", "out.mp4/out.mp4", "missing/out.mp4"])
-def test_what_fails_leaves_no_file_and_the_old_one(record, tmp_path, output):
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("out.nothing", "ffmpeg cannot make this video .*standard extension"),
+        ("out", "ffmpeg cannot make this video"),
+        ("out.mp4/out.mp4", "Not a directory"),
+        ("missing/out.mp4", "No such file or directory"),
+        ("recording", "ffmpeg cannot make this video"),
+        ("folder.mp4", "Is a directory"),
+    ],
+)
+def test_what_fails_leaves_no_file_and_the_old_one(record, tmp_path, output, message):
     (episode,) = record(plain(0))
     (tmp_path / "out.mp4").write_bytes(b"old")
-    with pytest.raises((TraceError, OSError), match="out"):
+    (tmp_path / "folder.mp4").mkdir()
+    with pytest.raises((TraceError, OSError), match=message) as caught:
         write_video(episode, tmp_path / output)
-    assert sorted(os.listdir(tmp_path)) == ["out.mp4", "recording"]
+    assert os.fspath(tmp_path / output) in str(caught.value)
+    assert sorted(os.listdir(tmp_path)) == ["folder.mp4", "out.mp4", "recording"]
     assert (tmp_path / "out.mp4").read_bytes() == b"old"
 
 

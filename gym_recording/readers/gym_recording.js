@@ -1256,8 +1256,8 @@ export class Episode {
     /** @type {Infos | null} */
     this.infos = members.get("infos") ?? null;
     /**
-     * Pictures, uint8, one for each row of the observations: (n, height, width[, channels]); an Array of one or null for
-     * each if some are missing or differ in size.
+     * Pictures, uint8, one for each row of the observations: (n, height, width[, channels]). If some are missing or
+     * differ in size, an Array with one or null for each.
      * @type {TraceArray | (TraceArray | null)[] | null}
      */
     this.frames = null;
@@ -1480,7 +1480,9 @@ class Decoder {
     this.#checkRows(entries, rows);
     this.sizes = entries.map((/** @type {any} */ entry, /** @type {number} */ index) =>
       within(index, () => {
-        if (!(entry instanceof Map)) throw new TraceError("malformed", { expected: "rows, values", found: shown(entry) });
+        if (!(entry instanceof Map)) {
+          throw new TraceError("malformed", { expected: "rows, values", found: shown(entry) });
+        }
         const sparse = this.#sparse(entry);
         const { values } = sparse;
         const isUint8 = values instanceof TraceArray && values.code === "|u1" && values.view === null;
