@@ -36,7 +36,7 @@ def plot(reader: TraceRecordingReader, path: str | os.PathLike[str]) -> None:
         raise missing_package("matplotlib", "plot", "'gym_recording[plot]'") from None
     summary = reader.summary()
     if not len(summary):
-        raise TraceError("there is no episode to plot", file=reader.directory)
+        raise TraceError("there is no episode to plot", file=str(reader.directory))
     folder, name = os.path.split(os.path.abspath(os.fsdecode(path)))
     figure = Figure(figsize=_INCHES, layout="constrained")
     kind = os.path.splitext(name)[1][1:].lower()
