@@ -37,6 +37,7 @@ setup(
         "isal": ["isal"],
         "cli": ["tqdm"],
         "dtypes": ["ml_dtypes"],
+        "plot": ["matplotlib"],
         "video": ["imageio-ffmpeg"],
         # setuptools as in pyproject.toml: the tests build the package without a network.
         "test": [
@@ -51,6 +52,8 @@ setup(
             "tqdm",
             "ml_dtypes",
             "imageio-ffmpeg",
+            "matplotlib",
+            "pandas",
         ],
         "lint": ["ruff", "mypy"],
     },

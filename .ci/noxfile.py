@@ -18,8 +18,8 @@ nox.options.default_venv_backend = "uv"  # seconds for a cell; pip would take mi
 nox.options.error_on_missing_interpreters = False
 os.environ["UV_PYTHON_DOWNLOADS"] = "never"
 
-GYM = ["test_gyms.py", "test_api.py", "test_vector.py", "test_spaces.py", "test_environment.py"]
-GYMS = [*GYM, "test_trace_recording.py", "test_programs.py"]  # the interface of today
+GYM = ["test_gyms.py", "test_api.py", "test_vector.py", "test_spaces.py", "test_environment.py", "test_playback_env.py"]
+GYMS = [*GYM, "test_trace_recording.py", "test_programs.py", "test_replaying.py"]  # the interface of today
 RENDERING = "pygame"  # gym 0.22 and 0.23 import it to make CartPole, and `play` everywhere
 
 CELLS = [  # Python, what is installed, the tests

@@ -15,11 +15,20 @@ __version__ = "1.0.0.dev0"
 
 if TYPE_CHECKING:
     from .columns import optimize_list_of_ndarrays
+    from .copying import copy_episodes
     from .episode import DictColumns, Episode, TupleColumns
     from .errors import ClosedError, MissingEpisodesError, MissingPackageError, TraceError
     from .index import Trace
+    from .memory import MemoryDirectory
+    from .merging import merge
     from .playback import TraceRecordingReader, scan_recorded_traces
+    from .playback_env import PlaybackEnv
+    from .position import PlaybackAgent
     from .recording import TraceRecording
+    from .replaying import EpisodeReplay, replay
+    from .summary import Summary
+    from .transitions import Transition, Transitions
+    from .windows import Window, Windows
     from .wrappers import (
         TraceRecordingAECWrapper,
         TraceRecordingDmEnvWrapper,
@@ -32,8 +41,13 @@ _HOMES = {
     "ClosedError": "errors",
     "DictColumns": "episode",
     "Episode": "episode",
+    "EpisodeReplay": "replaying",
+    "MemoryDirectory": "memory",
     "MissingEpisodesError": "errors",
     "MissingPackageError": "errors",
+    "PlaybackAgent": "position",
+    "PlaybackEnv": "playback_env",
+    "Summary": "summary",
     "Trace": "index",
     "TraceError": "errors",
     "TraceRecording": "recording",
@@ -43,8 +57,15 @@ _HOMES = {
     "TraceRecordingReader": "playback",
     "TraceRecordingVectorWrapper": "wrappers",
     "TraceRecordingWrapper": "wrappers",
+    "Transition": "transitions",
+    "Transitions": "transitions",
     "TupleColumns": "episode",
+    "copy_episodes": "copying",
+    "merge": "merging",
+    "Window": "windows",
+    "Windows": "windows",
     "optimize_list_of_ndarrays": "columns",
+    "replay": "replaying",
     "scan_recorded_traces": "playback",
 }
 _MODULES = ("playback", "recording", "test_recording", "wrappers")
@@ -53,8 +74,13 @@ __all__ = [
     "ClosedError",
     "DictColumns",
     "Episode",
+    "EpisodeReplay",
+    "MemoryDirectory",
     "MissingEpisodesError",
     "MissingPackageError",
+    "PlaybackAgent",
+    "PlaybackEnv",
+    "Summary",
     "Trace",
     "TraceError",
     "TraceRecording",
@@ -64,10 +90,17 @@ __all__ = [
     "TraceRecordingReader",
     "TraceRecordingVectorWrapper",
     "TraceRecordingWrapper",
+    "Transition",
+    "Transitions",
     "TupleColumns",
+    "Window",
+    "Windows",
     "__version__",
+    "copy_episodes",
     "get_include",
+    "merge",
     "optimize_list_of_ndarrays",
+    "replay",
     "scan_recorded_traces",
 ]
 

@@ -21,6 +21,7 @@ from .episode import Episode
 from .errors import MissingPackageError, TraceError
 from .format import DATA_ALIGN, MAX_JSON_BYTES, ROW_ALIGN, is_current, manifest_name, member, parse_name
 from .header import BlobEntry, read_episode, read_header
+from .memory import Directory, Place
 from .playback import TraceRecordingReader
 from .values import Path, array_bytes, path_text, storable_dtype
 
@@ -51,7 +52,7 @@ class Report:
         self.problems.setdefault(str(problem), problem)
 
 
-def check_recording(directory: str | os.PathLike[str], report: Report | None = None) -> list[TraceError]:
+def check_recording(directory: Place, report: Report | None = None) -> list[TraceError]:
     """Every problem of the recording in `directory`. A `report` that is given is filled.
 
     Raises:
@@ -63,7 +64,9 @@ def check_recording(directory: str | os.PathLike[str], report: Report | None = N
         for error in reader.errors:
             report.add(error)
         traces: dict[str, dict[str, list[str]]] = {}
-        for file in sorted(os.listdir(reader.directory)):
+        if isinstance(reader.directory, str):
+            os.stat(reader.directory)  # a reader takes one that does not exist for empty
+        for file in files.listing(reader.directory):
             if (name := parse_name(file)) is not None:
                 traces.setdefault(name.trace, {"manifest": [], "header": [], "blob": []})[name.kind].append(file)
             elif file.startswith(".") and file.endswith(".tmp"):
@@ -91,7 +94,7 @@ def _check_trace(report: Report, reader: TraceRecordingReader, trace: str, names
             report.notes.append(f"{blob}: without a header: being written, or left by a crash")
 
 
-def _check_manifest(report: Report, directory: str, trace: str, headers: list[str]) -> None:
+def _check_manifest(report: Report, directory: Directory, trace: str, headers: list[str]) -> None:
     """What a reader does not ask of a manifest."""
     file = manifest_name(trace)
     manifest = format.read_manifest(files.read(directory, file, MAX_JSON_BYTES), file)

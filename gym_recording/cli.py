@@ -1,4 +1,4 @@
-"""The program `gym-recording`: records an environment, says what is in a recording, shows, checks and repairs one.
+"""The program `gym-recording`: records environments; says what is in a recording, checks, shows, replays, edits it.
 
 A command is a function from parsed arguments to an exit code. What goes wrong is one line on stderr, no traceback. What
 is printed comes from files and is untrusted: it goes through `_say`. The format is not known here.
@@ -13,17 +13,22 @@ import importlib.util
 import json
 import os
 import sys
+from collections import Counter
 from typing import Any, Callable, Sequence
 
 import numpy as np
 
 from . import __version__, files
 from .check import Report, check_recording
+from .copying import copy_episodes
 from .errors import TraceError, missing_package
 from .format import parse_name
 from .info import INFO_KEYS, counted, info_lines, summary
+from .merging import merge
 from .playback import TraceRecordingReader
+from .plot import plot
 from .repair import repair_recording
+from .replaying import replays
 from .spaces import LIBRARIES
 from .video import recorded_fps, write_video
 from .wrappers import TraceRecordingWrapper
@@ -81,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     info = add("info", _info, "say what is in a recording", epilog=f"{INFO_KEYS}\n{_EXIT_CODES}")
     info.add_argument("directory", metavar="DIRECTORY")
     info.add_argument("--json", action="store_true", help="as one JSON object")
+    plot = add("plot", _plot, "draw returns and lengths over the episodes")
+    plot.add_argument("directory", metavar="DIRECTORY")
+    plot.add_argument("picture", metavar="PICTURE", help="the file to write: out.png, out.pdf, out.svg")
     check = add("check", _check, "check a recording against every rule of the format, checksums included")
     check.add_argument("directory", metavar="DIRECTORY")
     video = add("video", _video, "write the frames of an episode, or observations that are pictures, to a video")
@@ -94,7 +102,49 @@ def _parser() -> argparse.ArgumentParser:
     repair.add_argument(
         "--force", action="store_true", help="also where the writer may be alive: what it records is lost"
     )
+    replay = add("replay", _replay, "play the recorded actions in the environment again, and compare what it returns")
+    replay.add_argument("directory", metavar="DIRECTORY")
+    replay.add_argument("--env", metavar="ID", help="the environment; default: what is recorded of it")
+    replay.add_argument(
+        "--ignore", metavar="PATH", action="append", default=[], help="not compared: infos.episode.t; may be repeated"
+    )
+    merge = add("merge", _merge, "copy recordings into one directory")
+    merge.add_argument("sources", metavar="SRC", nargs="+", help="directories in which nobody records any more")
+    merge.add_argument("destination", metavar="DST", help="created if need be; may hold a recording")
+    select = add("select", _select, "copy the episodes that fit all that is asked to a new recording")
+    select.add_argument("source", metavar="SRC")
+    select.add_argument("destination", metavar="DST", help="where nothing is recorded yet")
+    select.add_argument("--episodes", metavar="A:B", type=_slice, help="as a slice of Python: 3:10, :5, ::2, 7, =-3:")
+    for what, kind in (("length", int), ("return", float)):
+        select.add_argument(f"--min-{what}", metavar="N", type=kind, help=f"the least {what}")
+        select.add_argument(f"--max-{what}", metavar="N", type=kind, help=f"the greatest {what}")
+    select.add_argument("--ended-by", metavar="REASON", action="append", help="terminated, reset, ...; may be repeated")
+    select.add_argument("--env", metavar="ID", help="of the environment")
+    select.add_argument("--trace", metavar="NAME", help="of the trace")
+    select.add_argument(
+        "--metadata", metavar="KEY=VALUE", action="append", type=_pair, help="VALUE is JSON, or text; may be repeated"
+    )
     return parser
+
+
+def _slice(text: str) -> slice:
+    try:
+        parts = [int(part) if part else None for part in text.split(":")]
+        found = slice(*parts) if len(parts) > 1 or parts[0] is None else slice(parts[0], parts[0] + 1 or None)
+        range(0)[found]  # which refuses a step of 0
+    except (TypeError, ValueError):
+        raise argparse.ArgumentTypeError(f"{text} is no slice") from None
+    return found
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text} is not KEY=VALUE")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
 
 
 def _at_least(least: int) -> Callable[[str], int]:
@@ -182,6 +232,13 @@ def _info(args: argparse.Namespace) -> int:
     return 1 if info["errors"] else 0
 
 
+def _plot(args: argparse.Namespace) -> int:
+    os.listdir(args.directory)  # it must exist
+    with TraceRecordingReader(args.directory, on_error="skip") as reader:
+        plot(reader, args.picture)
+        return max([_fail(str(error)) for error in reader.errors], default=0)
+
+
 def _check(args: argparse.Namespace) -> int:
     report = Report()
     problems = check_recording(args.directory, report)
@@ -194,6 +251,11 @@ def _check(args: argparse.Namespace) -> int:
     )
     _say(f"checked {', '.join(counts)}: {counted(len(problems), 'problem')}")
     return 1 if problems else 0
+
+
+def _need(directory: str) -> None:
+    if not os.path.isdir(directory):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
 
 
 def _video(args: argparse.Namespace) -> int:
@@ -210,11 +272,49 @@ def _video(args: argparse.Namespace) -> int:
 
 
 def _repair(args: argparse.Namespace) -> int:
-    if not os.path.isdir(args.directory):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), args.directory)
+    _need(args.directory)
     found = repair_recording(args.directory, args.force)
     for name, lines in (("done", found.done), ("alive", found.alive), ("lost", found.lost), ("failed", found.failed)):
         for line in lines:
             _say(f"{name}: {line}")
     _say(f"repaired: {counted(len(found.done), 'change')}, {counted(len(found.lost), 'loss', 'es')}")
     return 1 if found.failed else 3 if found.lost else 0
+
+
+def _replay(args: argparse.Namespace) -> int:
+    _need(args.directory)
+    verdicts = Counter({"equal": 0, "different": 0, "unproven": 0})
+    with TraceRecordingReader(args.directory, on_error="skip") as reader:
+        for episode in replays(reader, args.env, ignore=args.ignore):
+            verdicts[episode.verdict] += 1
+            if episode.verdict != "equal":
+                _say(str(episode))
+        for error in reader.errors:
+            _fail(str(error))
+    total = sum(verdicts.values())
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+    _say(f"replayed {counted(total, 'episode')}: {counts}")
+    return 0 if total and verdicts["equal"] == total and not reader.errors else 1
+
+
+def _merge(args: argparse.Namespace) -> int:
+    merged = merge(args.sources, args.destination)
+    for old, new in merged.renamed.items():
+        _say(f"renamed: {old} is {new}")
+    traces = counted(len(merged.copied), "trace")
+    _say(f"merged {traces} into {args.destination}" + (f", {len(merged.present)} were there" if merged.present else ""))
+    return 0
+
+
+def _select(args: argparse.Namespace) -> int:
+    _need(args.source)
+    names = ("min_length", "max_length", "min_return", "max_return", "ended_by", "env", "trace")
+    asked = {name: getattr(args, name) for name in names}
+    with TraceRecordingReader(args.source) as reader:
+        view = reader.select(args.episodes, metadata=dict(args.metadata) if args.metadata else None, **asked)
+        copied = copy_episodes(view, args.destination)
+        total = len(reader)
+    for number in copied.running:
+        _say(f"left out: episode {number}, which has not ended; if its recorder died, repair it first")
+    _say(f"selected {copied.episodes} of {counted(total, 'episode')} into {args.destination}")
+    return 0

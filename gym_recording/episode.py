@@ -6,12 +6,17 @@ Nothing here knows how an episode is stored.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator
 
+import numpy as np
+
 from .errors import TraceError
+
+_REAL = (int, float, np.bool_, np.integer, np.floating)
 
 
 class DictColumns(Dict[Any, Any]):
@@ -141,8 +146,17 @@ class Episode:
 
     @property
     def total_reward(self) -> float:
-        """The sum of the rewards, the return without discount."""
-        return float(sum(self.rewards)) if isinstance(self.rewards, list) else float(self.rewards.sum(dtype="float64"))
+        """The sum of the rewards in float64, the return without discount; NaN if they are not one number per step."""
+        rewards = self.rewards
+        if isinstance(rewards, np.ndarray):
+            is_number = rewards.size == len(rewards) and np.can_cast(rewards.dtype, "float64")
+            return float(rewards.sum(dtype="float64")) if is_number else math.nan
+        if not isinstance(rewards, list) or not all(isinstance(reward, _REAL) for reward in rewards):
+            return math.nan
+        try:
+            return float(sum(map(float, rewards)))  # ints beyond int64, ints and floats that are not stacked
+        except OverflowError:  # an int beyond float64
+            return math.nan
 
     def __repr__(self) -> str:
         return f"<Episode of {len(self)} steps, ended by {self.ended_by}>"

@@ -13,18 +13,21 @@ import mmap
 import os
 import stat
 import sys
+import tempfile
 import threading
 import weakref
 from collections import deque
 from typing import Any, Iterable, Sequence, Union
 
+if sys.platform != "win32":
+    import resource
+
 from .errors import TraceError
+from .memory import Directory, MemoryDirectory
 
 # To wait for many small files one after the other takes a medium 22 s for 12,288 of them, 16 at a time 1 s (measured).
 SYNC_THREADS = 16
 MAX_PIECES = 1024  # for one writev; IOV_MAX of Linux
-# Before Python 3.13 a map keeps a descriptor; beyond so many, files are read into memory (`ulimit -n` may be 256).
-MAX_MAPS = 128
 
 _SAFE_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OPEN_FLAGS = os.O_RDONLY | _SAFE_FLAGS | getattr(os, "O_NONBLOCK", 0)
@@ -34,7 +37,15 @@ _maps: weakref.WeakSet[Any] = weakref.WeakSet()
 Buffer = Union[bytes, bytearray, memoryview]
 
 
-def put(directory: str, name: str, pieces: Sequence[Buffer], sync: bool) -> None:
+def most_maps() -> int:
+    """How many files to map; beyond, they are read into memory. Before Python 3.13 each map keeps a descriptor."""
+    if sys.platform == "win32" or sys.version_info >= (3, 13):
+        return 1 << 14  # Linux lets a process have 65,530 maps
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return min(limit // 2, 1 << 12) if limit >= 0 else 1 << 12  # half: 128 of the 256 that macOS gives
+
+
+def put(directory: Directory, name: str, pieces: Sequence[Buffer], sync: bool) -> None:
     """Puts a file at `directory/name`, whole or not at all; replaces one that is there.
 
     Args:
@@ -47,6 +58,9 @@ def put(directory: str, name: str, pieces: Sequence[Buffer], sync: bool) -> None
     Raises:
         OSError: it names the file. Nothing is left behind, but for a temporary that could not be removed.
     """
+    if isinstance(directory, MemoryDirectory):
+        directory.put(name, b"".join(pieces))
+        return
     path = os.path.join(directory, name)
     temporary = _put_temporary(path, pieces, sync)
     _rename([(temporary, path)])
@@ -248,6 +262,24 @@ def sync_directory(directory: str) -> None:
         raise OSError(error.errno, error.strerror, directory) from error
 
 
+def open_directory(directory: Any, sync: bool) -> Directory:
+    """Where somebody wants to record to, absolute, made if it is not there; a new temporary one for None.
+
+    Raises:
+        TraceError: that is no place.
+        OSError: as `make_directory`.
+    """
+    if isinstance(directory, MemoryDirectory):
+        return directory
+    if directory is None:
+        directory = tempfile.mkdtemp(prefix="openai.gym.")
+    elif not isinstance(directory, (str, bytes, os.PathLike)) or not os.fspath(directory):
+        raise TraceError("malformed", field="directory", expected="a path", found=repr(directory)[:80])
+    path = os.path.abspath(os.fsdecode(directory))
+    make_directory(path, sync)
+    return path
+
+
 def make_directory(directory: str, sync: bool) -> None:
     """Creates a directory, with those above it, if it is not there; with `sync` its name is durable.
 
@@ -265,12 +297,14 @@ def make_directory(directory: str, sync: bool) -> None:
             sync_directory(parent)
 
 
-def listing(directory: str) -> list[str]:
+def listing(directory: Directory) -> list[str]:
     """The names in `directory`, sorted; none if it does not exist.
 
     Raises:
         OSError: it cannot be listed.
     """
+    if isinstance(directory, MemoryDirectory):
+        return sorted(directory.files)
     try:
         return sorted(os.listdir(directory))
     except FileNotFoundError:
@@ -292,13 +326,18 @@ def _open_regular(directory: str, name: str) -> int:
     return descriptor
 
 
-def read(directory: str, name: str, limit: int | None = None) -> bytes:
+def read(directory: Directory, name: str, limit: int | None = None) -> bytes:
     """The bytes of a file.
 
     Raises:
         FileNotFoundError: there is none.
         TraceError: it is no regular file with a bare name, or has more than `limit` bytes.
     """
+    if isinstance(directory, MemoryDirectory):
+        found = directory.get(name)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return found
     descriptor = _open_regular(directory, name)
     with open(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size
@@ -307,14 +346,13 @@ def read(directory: str, name: str, limit: int | None = None) -> bytes:
         return file.read() if limit is None else file.read(min(limit, size))  # `read` allocates what it is told to
 
 
-def view(directory: str, name: str, use_mmap: bool = True) -> Any:
+def view(directory: Directory, name: str, use_mmap: bool = True) -> Any:
     """The bytes of a file as a read-only buffer: a map that lives as long as somebody looks at it, or plain bytes.
 
     Raises:
         FileNotFoundError, TraceError: as `read`.
     """
-    bounded = sys.version_info >= (3, 13) or len(_maps) < MAX_MAPS
-    if not (use_mmap and bounded):
+    if isinstance(directory, MemoryDirectory) or not use_mmap or len(_maps) >= most_maps():
         return read(directory, name)
     descriptor = _open_regular(directory, name)
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from functools import lru_cache
 from io import BytesIO
 from typing import Any, Callable, Literal, Mapping, NamedTuple, Sequence
 
@@ -102,6 +103,7 @@ def blob_name(trace: str, first: int, column: int | None = None) -> str:
     return f"{trace}.ep{first:09}.bin" if column is None else f"{trace}.ep{first:09}.{column}.bin"
 
 
+@lru_cache(maxsize=1024)
 def parse_name(name: str) -> Name | None:
     """The parts of a file name, None for files that are none of ours."""
     match = _NAME.fullmatch(name)

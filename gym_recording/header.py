@@ -95,13 +95,14 @@ def mark_crashed(data: bytes, file: str) -> bytes | None:
     return write_document(json.dumps(body, allow_nan=False)[1:-1]) if running else None
 
 
-def read_episode(header: Header, index: int, buffer: Callable[[str], Any]) -> Episode:
+def read_episode(header: Header, index: int, buffer: Callable[[str], Any], whole: bool = True) -> Episode:
     """An episode of a batch.
 
     Args:
         header: of the batch.
         index: of the episode in the batch.
         buffer: gives the bytes of the blob of a name, as a read-only buffer.
+        whole: False leaves out what not every step has: options, timestamps, infos.
 
     Raises:
         TraceError: it is malformed, or reaches beyond its blob.
@@ -117,6 +118,8 @@ def read_episode(header: Header, index: int, buffer: Callable[[str], Any]) -> Ep
             if not _MEMBER_CHECKS[key](value):
                 raise TraceError("malformed", field=key, found=repr(value)[:80])
         members["gaps"] = tuple(members.get("gaps", ()))
+        if not whole:
+            return Episode(**arrays, **members)
         if "options" in source:
             members["options"] = _at(".options", decoder.value, source["options"], 0)
         if "timestamps" in source:

@@ -24,6 +24,7 @@ from .format import (
     parse_name,
     read_manifest,
 )
+from .memory import Directory
 
 
 @dataclass
@@ -127,7 +128,7 @@ class Index:
         count: reads the header of a name and gives the number of its episodes. Raises `TraceError`.
     """
 
-    def __init__(self, directory: str, count: Callable[[str], int]) -> None:
+    def __init__(self, directory: Directory, count: Callable[[str], int]) -> None:
         self._directory = directory
         self._count = count
         manifests: dict[str, str] = {}
@@ -210,12 +211,12 @@ class Index:
         return [error for error in errors if error is not None]
 
     def number(self) -> None:
-        """Gives the episodes their numbers; `count` and `locate` go by them."""
-        self._batches = [batch for trace in self.traces for batch in trace.batches]
-        self._starts: list[int] = []
+        """Gives the episodes their numbers; `batches`, their first numbers `starts`, and `count` go by them."""
+        self.batches = [batch for trace in self.traces for batch in trace.batches]
+        self.starts: list[int] = []
         self.count = 0
-        for batch in self._batches:
-            self._starts.append(self.count)
+        for batch in self.batches:
+            self.starts.append(self.count)
             self.count = min(self.count + batch.count, sys.maxsize)  # hostile gaps have any length, `len` has a limit
         start = 0
         for trace in self.traces:
@@ -224,8 +225,8 @@ class Index:
 
     def locate(self, number: int) -> tuple[BatchFile, int]:
         """The batch of an episode, and its number there."""
-        position = bisect_right(self._starts, number) - 1
-        return self._batches[position], number - self._starts[position]
+        position = bisect_right(self.starts, number) - 1
+        return self.batches[position], number - self.starts[position]
 
 
 def _missing(file: str, first: int, count: int) -> BatchFile:

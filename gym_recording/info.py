@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator
 
 import numpy as np
 
@@ -22,7 +22,7 @@ INFO_KEYS = """\
               episodes}
   episodes    how many
   steps       how many, of all episodes
-  returns     {episodes, min, mean, max}: sums of rewards, of the episodes whose rewards are numbers;
+  returns     {episodes, min, mean, max}: sums of rewards, of the episodes where that is a number;
               what is not finite is text: "nan", "inf", "-inf"
   lengths     {episodes, min, mean, max}: steps of an episode
   ended_by    {reason: episodes}; "unknown" in old recordings, and while an episode runs
@@ -41,21 +41,15 @@ def counted(number: int, noun: str, plural: str = "s") -> str:
 
 def summary(reader: TraceRecordingReader) -> dict[str, Any]:
     """What `INFO_KEYS` describes, but for what hangs on the files."""
-    lengths: list[int] = []
-    returns: list[float] = []
-    ended_by: Counter[str] = Counter()
-    for episode in reader:
-        lengths.append(len(episode))
-        returns += _return(episode.rewards)
-        ended_by[episode.ended_by or "unknown"] += 1
+    found = reader.summary()
     return {
         "directory": reader.directory,
         "traces": [_trace_summary(trace) for trace in reader.traces],
-        "episodes": len(lengths),
-        "steps": sum(lengths),
-        "returns": _statistics(returns),
-        "lengths": _statistics(lengths),
-        "ended_by": dict(ended_by),
+        "episodes": len(found),
+        "steps": sum(found.lengths.tolist()),  # Python's ints have no end
+        "returns": _statistics(found.returns[~np.isnan(found.returns)]),
+        "lengths": _statistics(found.lengths),
+        "ended_by": dict(Counter(reason or "unknown" for reason in found.ended_by)),
     }
 
 
@@ -73,22 +67,10 @@ def _trace_summary(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _return(rewards: Any) -> list[float]:
-    """The sum of the rewards if they are real numbers, one per step; else nothing."""
-    if isinstance(rewards, list):  # ints and floats mixed, ints beyond int64; or anything
-        real = (int, float, np.bool_, np.integer, np.floating)
-        try:
-            return [sum(map(float, rewards))] if all(isinstance(reward, real) for reward in rewards) else []
-        except OverflowError:
-            return []
-    is_real = isinstance(rewards, np.ndarray) and rewards.ndim == 1 and rewards.dtype.kind in "biuf"
-    return [float(rewards.sum(dtype="float64"))] if is_real else []
-
-
-def _statistics(values: Sequence[float]) -> dict[str, Any] | None:
-    if not values:
+def _statistics(values: Any) -> dict[str, Any] | None:
+    if not len(values):
         return None
-    numbers = [getattr(np.array(values), key)().item() for key in _STATISTICS]
+    numbers = [getattr(values, key)().item() for key in _STATISTICS]
     strict = [number if math.isfinite(number) else repr(number) for number in numbers]
     return {"episodes": len(values), **dict(zip(_STATISTICS, strict))}
 
@@ -123,7 +105,7 @@ def info_lines(info: dict[str, Any]) -> Iterator[str]:
         numbers = info[key] or {"episodes": 0}
         texts = [f"{name} {float(numbers[name]):.8g}" for name in _STATISTICS if name in numbers]
         if numbers["episodes"] < info["episodes"]:
-            texts.append(f"of {counted(numbers['episodes'], 'episode')}; the rewards of others are no numbers")
+            texts.append(f"of {counted(numbers['episodes'], 'episode')}; the returns of others are no numbers")
         yield f"  {key:13}{', '.join(texts)}"
     yield f"  ended by     {', '.join(f'{reason} {count}' for reason, count in sorted(info['ended_by'].items()))}"
     for trace in info["traces"]:

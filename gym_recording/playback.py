@@ -1,26 +1,29 @@
-"""Playing back: the traces of a directory, their batches, random access to their episodes.
+"""Playing back: a recording as a sequence of episodes, and views of some of them.
 
-A reader looks at the directory once (`index`). A header is read when one of its episodes is asked for; a blob is
-mapped. What is missing or damaged is an error where it would have been read, or, with `on_error="skip"`, listed.
+What is read, and kept open, is in `source`, which a reader and its views share; which episodes a view has, in
+`selection`.
 """
 
 from __future__ import annotations
 
+import copy
+import operator
 import os
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Callable, Iterator, overload
+from typing import Any, Callable, Collection, Iterator, Mapping, overload
 
-from . import files
 from .episode import Episode
-from .errors import MissingEpisodesError, TraceError
-from .format import MAX_JSON_BYTES, crc32, parse_name, read_array
-from .header import Header, read_episode, read_header
-from .index import BatchFile, Index, Trace
-
-LISTINGS = 4  # one, and three more: a listing made while a writer renames may show a batch without the one before it
-CACHED_HEADERS = 8  # parsed, per reader, so that nested loops over one recording stay cheap
-CACHED_BLOBS = 16  # mapped, per reader; before Python 3.13 each costs a descriptor
+from .errors import TraceError
+from .format import read_array
+from .header import Header, read_episode
+from .index import BatchFile, Trace
+from .memory import Directory, MemoryDirectory, Place
+from .selection import REASONS, Selection, named_by
+from .source import Source
+from .steps import Steps
+from .summary import Summary, summarize
+from .transitions import Transitions
+from .windows import Windows
 
 __all__ = ["Trace", "TraceRecordingReader", "scan_recorded_traces"]
 
@@ -33,20 +36,16 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     reader can be pickled, and used in several processes.
 
     Args:
-        directory: the recording. One that does not exist has no episodes.
+        directory: the recording, a path or a `MemoryDirectory`. One that does not exist has no episodes.
         on_error: "raise": what is missing or damaged is an error where it is reached; the rest can be read by index.
             "skip": the first look is at everything, what is bad is left out and put in `errors`.
         verify: whether to compare the checksums of blobs when they are opened; those of documents always are.
         mmap: False reads blobs into memory: for places where others truncate files.
-
-    Attributes:
-        directory: str, as it was given.
-        binfiles: the open blobs by name.
     """
 
     def __init__(
         self,
-        directory: str | os.PathLike[str],
+        directory: Place,
         *,
         on_error: str = "raise",
         verify: bool = False,
@@ -54,55 +53,60 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     ) -> None:
         if on_error not in ("raise", "skip"):
             raise TraceError("unknown", field="on_error", expected='"raise" or "skip"', found=repr(on_error))
-        self.directory = os.fsdecode(directory)
-        self.on_error = on_error
-        self.verify = verify
-        self.mmap = mmap
-        self.binfiles: OrderedDict[str, Any] = OrderedDict()
-        self._headers: OrderedDict[str, Header] = OrderedDict()
-        self._index: Index | None = None
-        self._errors: list[TraceError] = []
+        held = directory if isinstance(directory, MemoryDirectory) else os.fsdecode(directory)
+        self._source = Source(held, on_error, verify, mmap)
+        self._above: TraceRecordingReader | None = None  # what this is a view of
+        self._selection: Selection | None = None
+        self._derived: dict[str, tuple[int, Any]] = {}  # with the look that it is of
 
     # ---- what is there
 
     @property
-    def directory(self) -> str:
-        return self._directory
+    def directory(self) -> Directory:
+        """As it was given; it can be set."""
+        return self._source.directory
 
     @directory.setter
-    def directory(self, directory: str) -> None:
-        self._directory = directory
-        self._path = os.path.abspath(directory)  # the working directory may change, and differ elsewhere
+    def directory(self, directory: Directory) -> None:
+        self._source.directory = directory
+
+    @property
+    def binfiles(self) -> dict[str, Any]:
+        """The open blobs by name."""
+        return self._source.binfiles
+
+    @property
+    def on_error(self) -> str:
+        """As it was given."""
+        return self._source.on_error
+
+    @property
+    def verify(self) -> bool:
+        """As it was given."""
+        return self._source.verify
+
+    @property
+    def mmap(self) -> bool:
+        """As it was given."""
+        return self._source.mmap
 
     @property
     def traces(self) -> list[Trace]:
-        """The traces, in order."""
-        return self._look().traces
+        """The traces of the whole recording, in order."""
+        return self._source.index.traces
 
     @property
     def errors(self) -> list[TraceError]:
         """With `on_error="skip"`, why what was left out was left out."""
-        self._look()
-        return self._errors
+        return self._source.errors
 
     def refresh(self) -> None:
-        """Looks at the directory anew: episodes that a running recorder has committed since show up at their place."""
-        self._index = None
-        self._headers.clear()  # that of an episode which is still running grows
+        """Looks at the directory anew: episodes that a running recorder has committed since show up at their place.
 
-    def _look(self) -> Index:
-        if self._index is None:
-            for _ in range(LISTINGS):
-                index = Index(self._path, lambda file: len(self._read_header(file).episodes))
-                problems = index.problems()
-                if not any(isinstance(problem, MissingEpisodesError) for problem in problems):
-                    break
-            if self.on_error == "skip":
-                self._errors = [trace.error for trace in index.traces if trace.error is not None]
-                index.keep(self._is_good)
-            index.number()
-            self._index = index
-        return self._index
+        It is one look for a reader and all its views. A view has what fits then; an episode that still runs may come to
+        fit, or outgrow what was asked.
+        """
+        self._source.refresh()
 
     def complain(self) -> None:
         """Raises what the look at the directory found to be missing or damaged, if anything.
@@ -110,42 +114,147 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         Raises:
             TraceError: the first of it.
         """
-        for problem in self._look().problems():
+        for problem in self._source.index.problems():
             raise problem
-
-    def _is_good(self, batch: BatchFile) -> bool:
-        try:
-            for _ in self.read_batch(batch):
-                pass
-        except TraceError as error:
-            self._errors.append(error)
-            return False
-        return True
 
     # ---- a sequence of episodes
 
+    def _once(self, name: str, derive: Callable[[], Any]) -> Any:
+        """What is derived from a look, once."""
+        looks = self._source.looks
+        if self._derived.get(name, (-1,))[0] != looks:
+            self._derived[name] = looks, derive()
+        return self._derived[name][1]
+
+    def _chosen(self) -> Any:
+        """The numbers of the episodes of a view, an array; None for all."""
+        above, selection = self._above, self._selection
+        if selection is None or above is None:
+            return None
+        return self._once("chosen", lambda: selection.numbers(self._source, above._chosen()))
+
+    def _steps(self) -> Steps:
+        steps: Steps = self._once("steps", lambda: Steps(self._source, self._chosen()))
+        return steps
+
+    @property
+    def numbers(self) -> Any:
+        """The numbers that the episodes have in the whole recording: a range, or, of a view, an array of int64."""
+        chosen = self._chosen()
+        return range(self._source.index.count) if chosen is None else chosen
+
     def __len__(self) -> int:
-        return self._look().count
+        return len(self.numbers)
 
     @overload
     def __getitem__(self, index: int) -> Episode: ...
     @overload
     def __getitem__(self, index: slice) -> list[Episode]: ...
     def __getitem__(self, index: int | slice) -> Episode | list[Episode]:
+        if isinstance(index, slice):
+            return list(map(self._episode, self.numbers[index]))
         try:
-            found = range(len(self))[index]
+            number = self.numbers[operator.index(index)]
         except IndexError:
             raise IndexError(f"there is no episode {index}: {len(self)} in {self.directory}") from None
-        if isinstance(found, range):
-            return [self._episode(*self._look().locate(number)) for number in found]
-        return self._episode(*self._look().locate(found))
+        return self._episode(number)
 
     def __iter__(self) -> Iterator[Episode]:
+        chosen = self._chosen()
+        if chosen is not None:
+            yield from map(self._episode, chosen)
+            return
         for trace in self.traces:
             if trace.error is not None and self.on_error == "raise":
                 raise trace.error
             for batch in trace.batches:
                 yield from self.read_batch(batch)
+
+    def _episode(self, number: int) -> Episode:
+        return self._source.episode(*self._source.index.locate(int(number)))
+
+    def select(
+        self,
+        episodes: slice | Sequence[int] | None = None,
+        *,
+        min_length: int | None = None,
+        max_length: int | None = None,
+        min_return: float | None = None,
+        max_return: float | None = None,
+        ended_by: str | Collection[str | None] | None = None,
+        env: str | None = None,
+        trace: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> TraceRecordingReader:
+        """A view of the episodes that fit all that is asked; no step of them is read for it.
+
+        It is a reader like this one, in the same order, which can be selected from again. It shares what is open.
+
+        Args:
+            episodes: a slice, numbers in this reader, or an array of bool, one for each. They are fixed: after a
+                refresh, the view has the same ones, wherever they stand then.
+            min_length: the fewest steps.
+            max_length: the most steps.
+            min_return: the least `Episode.total_reward`; NaN never fits.
+            max_return: the greatest, likewise.
+            ended_by: one of `Episode.ended_by`, or several.
+            env: the id of the environment that was recorded.
+            trace: the name of the trace.
+            metadata: keys and values that the metadata of the trace must have.
+
+        Raises:
+            TraceError: an argument is malformed; or what must be known of the episodes is missing or damaged.
+            IndexError: there is no such episode.
+        """
+        reasons = (ended_by,) if isinstance(ended_by, str) else ended_by if ended_by is None else tuple(ended_by)
+        for reason in reasons or ():
+            if reason not in (None, *REASONS):
+                raise TraceError("unknown", field="ended_by", expected=", ".join(REASONS), found=repr(reason)[:80])
+        view = copy.copy(self)
+        named = None if episodes is None else named_by(self._source, self.numbers, episodes)
+        view._above, view._derived = self, {}
+        view._selection = Selection(
+            named, min_length, max_length, min_return, max_return, reasons, env, trace, metadata
+        )
+        view._chosen()
+        return view
+
+    @property
+    def transitions(self) -> Transitions:
+        """The transitions of its episodes: a sequence of `Transition`, by number, many at once, or at random."""
+        return Transitions(self._steps)
+
+    def windows(self, length: int, stride: int = 1, pad: bool = False) -> Windows:
+        """Sequences of transitions that cross no episode: a sequence of `Window`, used as `transitions` is.
+
+        Args:
+            length: steps of a window.
+            stride: steps from the beginning of a window to that of the next, in an episode.
+            pad: True: windows begin at every `stride`-th step, and those that reach beyond the end are filled up with
+                zeros, which `mask` tells. False: they are left out.
+
+        Raises:
+            TraceError: `length` or `stride` is no positive int.
+        """
+        return Windows(self._steps, length, stride, pad)
+
+    def summary(self) -> Summary:
+        """Lengths, returns, seeds and what else is known of each episode, as arrays. Reads headers and rewards.
+
+        Raises:
+            TraceError: something is missing or damaged.
+        """
+        return summarize(self.traces, self._source.outlines(self._chosen()))
+
+    # ---- batches
+
+    def read_header(self, batch: BatchFile) -> Header:
+        """The header of a batch of `traces`.
+
+        Raises:
+            TraceError: it is missing or damaged.
+        """
+        return self._source.read_header(batch)
 
     def read_batch(self, batch: BatchFile) -> Iterator[Episode]:
         """The episodes of a batch of `traces`, one after the other.
@@ -154,61 +263,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
             TraceError: it is missing or damaged.
         """
         for number in range(batch.count):
-            yield self._episode(batch, number)
-
-    def _episode(self, batch: BatchFile, number: int) -> Episode:
-        try:
-            return read_episode(self.read_header(batch), number, self.get_binfile)
-        except MissingEpisodesError:
-            if batch.error is not None:
-                raise
-            # A column of a running episode may have another blob since its header was read: once more.
-            self._headers.pop(batch.file, None)
-            return read_episode(self.read_header(batch), number, self.get_binfile)
-
-    def read_header(self, batch: BatchFile) -> Header:
-        """The header of a batch.
-
-        Raises:
-            TraceError: it is missing or damaged.
-        """
-        header = self._headers.get(batch.file)
-        if header is not None:
-            self._headers.move_to_end(batch.file)
-            return header
-        if batch.error is not None:
-            raise batch.error
-        header = self._read_header(batch.file)
-        if len(header.episodes) != batch.count:
-            found = str(len(header.episodes))
-            raise TraceError(
-                "not the episodes that the manifest lists", file=batch.file, expected=f"{batch.count}", found=found
-            )
-        self._headers[batch.file] = header
-        if len(self._headers) > CACHED_HEADERS:
-            self._headers.popitem(last=False)
-        return header
-
-    def _read_header(self, file: str) -> Header:
-        try:
-            header = read_header(files.read(self._path, file, MAX_JSON_BYTES), file)
-        except FileNotFoundError as error:
-            raise MissingEpisodesError("the header is missing, and its episodes with it", file=file) from error
-        name = parse_name(file)
-        if header.first is not None and name is not None and header.first != name.first:
-            raise TraceError("not the batch of this name", file=file, field="first", found=str(header.first))
-        for blob, entry in header.blobs.items():
-            data = self.get_binfile(blob)
-            if len(data) < entry.size:  # perhaps it has grown since it was mapped
-                del self.binfiles[blob]
-                data = self.get_binfile(blob)
-            if len(data) < entry.size:
-                raise TraceError("cut short", file=blob, expected=f"{entry.size} bytes", found=f"{len(data)} bytes")
-            if self.verify:
-                actual = f"{crc32(memoryview(data)[entry.start : entry.size]):08x}"
-                if actual != entry.crc32:
-                    raise TraceError("damaged", file=blob, field="crc32", expected=entry.crc32, found=actual)
-        return header
+            yield self._source.episode(batch, number)
 
     # ---- the methods of 2016
 
@@ -230,7 +285,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         Raises:
             TraceError: it is damaged, or no longer there.
         """
-        header = self._read_header(batch["fn"])
+        header = self._source.read_file(batch["fn"])
         return [dict(vars(read_episode(header, i, self.get_binfile))) for i in range(len(header.episodes))]
 
     def get_binfile(self, fn: str) -> Any:
@@ -240,23 +295,11 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
             MissingEpisodesError: it is absent.
             TraceError: it is no regular file with a blob's name.
         """
-        data = self.binfiles.get(fn)
-        if data is None:
-            name = parse_name(fn)
-            if name is None or name.kind != "blob":
-                raise TraceError("not the name of a blob", file=fn[:200])
-            try:
-                data = files.view(self._path, fn, self.mmap)
-            except FileNotFoundError as error:
-                raise MissingEpisodesError("the blob is missing, and its episodes with it", file=fn) from error
-            self.binfiles[fn] = data
-            if len(self.binfiles) > CACHED_BLOBS:
-                self.binfiles.popitem(last=False)
-        return data
+        return self._source.get_binfile(fn)
 
     def load_npy(self, o: dict[str, Any]) -> Any:
         """The array that an array record describes."""
-        return read_array(o, self.get_binfile, self.directory)
+        return read_array(o, self.get_binfile, str(self.directory))
 
     def json_decode(self, o: dict[str, Any]) -> Any:
         """Array records become arrays, other objects stay as they are: an `object_hook` for `json`."""
@@ -264,8 +307,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
 
     def close(self) -> None:
         """Lets go of all files. Arrays stay valid for as long as somebody holds them."""
-        self.binfiles.clear()
-        self._headers.clear()
+        self._source.close()
 
     def __enter__(self) -> TraceRecordingReader:
         return self
@@ -273,15 +315,12 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "binfiles": OrderedDict(), "_headers": OrderedDict()}
-
     def __repr__(self) -> str:
-        return f"TraceRecordingReader({self.directory!r})"
+        return f"TraceRecordingReader({self.directory!r}){'' if self._selection is None else '.select(...)'}"
 
 
 def scan_recorded_traces(
-    directory: str | os.PathLike[str],
+    directory: Place,
     episode_cb: Callable[[Any, Any, Any], Any] | None = None,
     max_episodes: int | None = None,
 ) -> int:

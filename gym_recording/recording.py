@@ -8,8 +8,6 @@ batches are committed in `trace`.
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 import time
 import weakref
 from collections.abc import Mapping
@@ -18,9 +16,10 @@ from typing import Any
 
 from . import files, process
 from .columns import optimize_list_of_ndarrays, size_of
-from .errors import ClosedError, TraceError
+from .errors import ClosedError
 from .format import EPISODE_ARRAYS, json_copy
 from .lane import FIRST_WATCH, Lane, LiveRows
+from .memory import MemoryDirectory, Place
 from .options import at_least_one, at_least_zero, one_of
 from .rows import BLOCK_BYTES, LARGE_ROW
 from .trace import Batch, TraceWriter, utc_now
@@ -48,6 +47,7 @@ class TraceRecording:
 
     Args:
         directory: where to; created if need be; any number of recorders may share it. None: a new temporary directory.
+            A `MemoryDirectory`: to memory.
         buffer_batch_size: steps after which a batch is written, at the next end of an episode. A number that the caller
             sets is never overridden, and then is the only trigger but for those that are passed too.
         batch_bytes: bytes, about, after which a batch is written, at the end of an episode; an episode that outgrows
@@ -64,7 +64,7 @@ class TraceRecording:
             one, without a number.
 
     Attributes:
-        directory: str, absolute.
+        directory: str, absolute; or the `MemoryDirectory`.
         file_prefix: the beginning of all names of this trace.
         closed: whether it is closed.
         lanes: a list of the lanes; `lane` is the first.
@@ -84,7 +84,7 @@ class TraceRecording:
 
     def __init__(
         self,
-        directory: str | os.PathLike[str] | None = None,
+        directory: Place | None = None,
         *,
         buffer_batch_size: int | None = None,
         batch_bytes: int | None = None,
@@ -111,12 +111,7 @@ class TraceRecording:
         }
         at_least_one(lanes, "lanes")
         members = {"env": json_copy(env, "env"), "metadata": json_copy(metadata, "metadata")}
-        if directory is None:
-            directory = tempfile.mkdtemp(prefix="openai.gym.")
-        elif not isinstance(directory, (str, bytes, os.PathLike)) or not os.fspath(directory):
-            raise TraceError("malformed", field="directory", expected="a path", found=repr(directory)[:80])
-        self.directory = os.path.abspath(os.fsdecode(directory))
-        files.make_directory(self.directory, durability == "fsync")
+        self.directory = files.open_directory(directory, durability == "fsync")
         self._buffer_batch_size: int | None = at_least_zero(buffer_batch_size, "buffer_batch_size")
         self._flush_interval: float | None = at_least_zero(flush_interval, "flush_interval")
         self._batch_bytes: int | None = at_least_zero(batch_bytes, "batch_bytes")
@@ -130,6 +125,8 @@ class TraceRecording:
         self.lane = self.lanes[0]
         self._full = False
         self.observations, self.actions, self.rewards = (LiveRows(self.lane, name) for name in EPISODE_ARRAYS)
+        if isinstance(self.directory, MemoryDirectory):
+            self.directory.attend(self)
         self.deadline = 0.0
         self._set_deadline()
         self._finalizer = weakref.finalize(self, process.finish, trace)

@@ -23,6 +23,7 @@ import numpy as np
 from . import __version__, files, lock, process
 from .batch import EncodedBatch, encode_batch
 from .format import blob_name, header_name, lock_name, manifest_name, trace_name, write_manifest
+from .memory import Directory, MemoryDirectory
 from .stream import Stream, write_streams
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class TraceWriter:
     """All that one recorder writes: its running episodes, its batches, its files.
 
     Args:
-        directory: an existing one.
+        directory: an existing one, or one in memory: nothing is locked, streamed or left to a thread there.
         sync: whether a commit waits until the medium has it.
         flush_interval: seconds, for whoever must judge later whether this writer is alive; None if there is none.
         library: the environment's, for the manifest.
@@ -90,10 +91,15 @@ class TraceWriter:
     """
 
     def __init__(
-        self, directory: str, sync: bool, flush_interval: float | None, library: str | None, members: dict[str, Any]
+        self,
+        directory: Directory,
+        sync: bool,
+        flush_interval: float | None,
+        library: str | None,
+        members: dict[str, Any],
     ) -> None:
         self.directory = directory
-        self.sync = sync
+        self.sync = sync and not isinstance(directory, MemoryDirectory)
         self.library = library
         self.members = members
         self.flush_interval = flush_interval
@@ -124,6 +130,8 @@ class TraceWriter:
 
     def _hold_lock(self) -> None:
         """Holds the lock of this process on the directory, which also shows that files can be put there."""
+        if isinstance(self.directory, MemoryDirectory):
+            return
         if self.lock:
             lock.renew(self.lock, self, self.flush_interval)
         else:
@@ -167,7 +175,7 @@ class TraceWriter:
             return
         self._hold_lock()  # a child that was forked does not have it yet; never while a batch is locked
         self.batch = Batch(prev=batch)
-        if background:
+        if background and not isinstance(self.directory, MemoryDirectory):
             try:
                 _Commit(self, batch).start()
             except RuntimeError:  # no thread can be had, as at shutdown: the next flush or `close` commits
@@ -197,7 +205,7 @@ class TraceWriter:
 
     def _stream(self, lane: Lane) -> None:
         """Hands over what the running episode of a lane has so far."""
-        if lane.dirty or not lane.steps:
+        if lane.dirty or not lane.steps or isinstance(self.directory, MemoryDirectory):
             return
         if lane.stream is None:
             stream = Stream(self.directory, self.name, after=len(self.batch.episodes))
@@ -245,6 +253,7 @@ class TraceWriter:
             if stream.first is None:
                 stream.first = self.numbered
             self.numbered = max(self.numbered, stream.first + 1)
+        assert isinstance(self.directory, str)
         self.vanished += write_streams(self.directory, streams, self.sync)
         ended = {stream for stream in streams if stream.ended}
         self._list([(stream.first or 0, 1) for stream in streams if stream.ended and not stream.is_lost])
@@ -256,8 +265,7 @@ class TraceWriter:
         if encoded.blob:
             files.put(self.directory, blob_name(self.name, encoded.first), encoded.blob, self.sync)
         files.put(self.directory, header_name(self.name, encoded.first), [encoded.header], self.sync)
-        if self.sync:
-            files.sync_directory(self.directory)
+        self._sync_directory()
         self._list([(encoded.first, encoded.length)])
 
     def _list(self, committed: Sequence[tuple[int, int]]) -> None:
@@ -274,9 +282,12 @@ class TraceWriter:
         batches = sorted(self.batches[:count], key=lambda entry: entry["first"])  # a streamed one may end late
         manifest = write_manifest(batches, members)
         files.put(self.directory, manifest_name(self.name), [manifest], self.sync)
-        if self.sync:
-            files.sync_directory(self.directory)
+        self._sync_directory()
         self.listed = count
+
+    def _sync_directory(self) -> None:
+        if self.sync and isinstance(self.directory, str):
+            files.sync_directory(self.directory)
 
     def close(self) -> None:
         """Ends what runs, commits everything, closes the lanes. A trace of nothing leaves no file.

@@ -8,9 +8,11 @@ from environments import LIBRARIES, Walk, make
 
 from gym_recording import TraceError
 from gym_recording.wrappers.api import (
+    join_step,
     layers,
     library_of,
     library_version,
+    reset,
     reset_gives_info,
     split_reset,
     split_step,
@@ -80,6 +82,13 @@ class Box(Tuple):
     pass
 
 
+class Refusing(Tuple):
+    """Raises for all else, as a Tuple of Boxes may in gym 0.22 to 0.25."""
+
+    def __init__(self, *contents):
+        self.contains = contents.index
+
+
 PAIR = ((1, 2), {"x": 0})
 
 
@@ -96,6 +105,7 @@ PAIR = ((1, 2), {"x": 0})
         ((5, {}), False, Tuple((5, {})), ((5, {}), None)),
         (PAIR, True, Tuple(PAIR), (PAIR, None)),  # an observation that looks like one with an info
         ((PAIR, {}), True, Tuple(PAIR), (PAIR, {})),
+        ((PAIR, {}), True, Refusing(0, PAIR), (PAIR, {})),
         (PAIR, True, Box((1, 2)), PAIR),
         (PAIR, True, None, PAIR),
     ],
@@ -126,6 +136,74 @@ LIMIT = "TimeLimit.truncated"
 )
 def test_step_is_split_into_five(result, expected):
     assert tuple(split_step(result)) == expected
+
+
+@pytest.mark.parametrize(
+    ("library", "values", "expected"),
+    [
+        ("gymnasium 1.0", (1, 2.0, True, False, {}), (1, 2.0, True, False, {})),
+        ("gym 0.26.2", (1, 2.0, False, True, {"a": 1}), (1, 2.0, False, True, {"a": 1})),
+        ("gym 0.25.2", (1, 2.0, False, False, {"a": 1}), (1, 2.0, False, {"a": 1})),
+        ("gym 0.21.0", (1, 2.0, True, False, {"a": 1}), (1, 2.0, True, {"a": 1})),
+        ("gym 0.7.4", (1, 2.0, False, True, {"a": 1}), (1, 2.0, True, {"a": 1, LIMIT: True})),
+    ],
+)
+def test_five_values_are_joined_to_what_step_of_a_library_returns(library, values, expected):
+    name, version = library.split()
+    joined = join_step(SimpleNamespace(__name__=name, __version__=version), *values)
+    assert joined == expected
+    assert tuple(split_step(joined))[:4] == values[:4]
+
+
+class Resetting:
+    """Remembers the arguments of `reset`."""
+
+    unwrapped = property(lambda self: self)
+
+    def reset(self, seed=None, options=None):
+        return {"seed": seed, "options": options}
+
+
+class Asked(Resetting):
+    def reset(self, return_info=False, **kwargs):
+        return {"return_info": return_info, **kwargs}
+
+
+class Seeded(Resetting):
+    seeds = ()
+
+    def seed(self, seed):
+        self.seeds += (seed,)
+
+    def reset(self):
+        return {"seeds": self.seeds}
+
+
+class Fixed(Resetting):
+    def reset(self):
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("env", "arguments", "expected"),
+    [
+        (Resetting, (None,), {"seed": None, "options": None}),
+        (Resetting, (3, {"a": 1}, True), {"seed": 3, "options": {"a": 1}}),
+        (Resetting, (0,), {"seed": 0, "options": None}),
+        (Asked, (3, None, True), {"seed": 3, "return_info": True}),
+        (Asked, (None, {"a": 1}), {"options": {"a": 1}, "return_info": False}),
+        (Seeded, (3, None, True), {"seeds": (3,)}),
+        (Seeded, (None,), {"seeds": ()}),
+        (Fixed, (None,), {}),
+    ],
+)
+def test_an_environment_is_reset_with_what_it_takes(env, arguments, expected):
+    assert reset(env(), *arguments) == expected
+
+
+def test_an_environment_that_takes_no_seed_is_an_error():
+    with pytest.raises(TraceError, match="takes no seed"):
+        reset(Fixed(), 3)
 
 
 @pytest.mark.parametrize("result", [(), (1, 2, 3), (1, 2, 3, 4, 5, 6), None, 3])

@@ -17,7 +17,7 @@ MODULES = {
 
 # What each module may import from the package when it is loaded: lower layers, never its own or a higher one.
 LAYERS = [
-    {"errors"},
+    {"errors", "memory"},
     {"values", "files", "episode", "lock", "options"},
     {"format", "rows", "spaces", "process"},
     {"columns", "layout", "rebuild"},
@@ -26,7 +26,11 @@ LAYERS = [
     {"lane"},
     {"trace"},
     {"environment"},
-    {"recording", "index"},
+    {"recording", "index", "outline"},
+    {"source", "summary"},
+    {"selection", "steps"},
+    {"transitions"},
+    {"windows"},
     {"playback"},
     {"wrappers.api", "wrappers.adopted"},
     {"wrappers.autoreset", "wrappers.lanes"},
@@ -34,8 +38,9 @@ LAYERS = [
     {"wrappers.dm_env", "wrappers.agents"},
     {"wrappers.pettingzoo"},
     {"wrappers"},
-    {"check", "info", "test_recording", "video"},
-    {"repair"},
+    {"difference", "position"},
+    {"check", "info", "plot", "test_recording", "replaying", "playback_env", "video"},
+    {"repair", "copying", "merging"},
     {"cli"},
     {"__main__"},
 ]
@@ -53,9 +58,24 @@ WRAPPERS = {
     "wrappers.vector",
 }
 WRITING = {"columns", "sparse", "lane", "stream", "process", "trace", "recording", *WRAPPERS}
-READING = {"header", "index", "playback", "check", "info", "video"}
-KNOWS_GYM = {"spaces", "rebuild", "environment", *WRAPPERS}
-BY_NAME = {"cli", "test_recording"}  # make environments, and so import the library that they are asked for
+READING = {
+    "header",
+    "index",
+    "outline",
+    "source",
+    "summary",
+    "selection",
+    "steps",
+    "transitions",
+    "windows",
+    "playback",
+    "check",
+    "info",
+    "plot",
+    "video",
+}
+KNOWS_GYM = {"spaces", "rebuild", "environment", "playback_env", *WRAPPERS}
+BY_NAME = {"cli", "replaying", "test_recording"}  # make environments, and so import the library that they are asked for
 STANDARD_OR_NUMPY = {"numpy", "isal"}  # isal is tried, and zlib does where it is absent
 
 

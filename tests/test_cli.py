@@ -136,13 +136,20 @@ sys.exit(main(["record", "Endless-v0", "here", "--episodes", "1", "--library", "
     ("arguments", "complaint"),
     [
         ([], "required"),
-        (["replay"], "invalid choice"),
+        (["rewind"], "invalid choice"),
         (["info"], "required: DIRECTORY"),
         (["record", "CartPole-v1", "here"], "required: --episodes"),
         (["record", "CartPole-v1", "here", "--episodes", "0"], "--episodes: 0 is less than 1"),
         (["record", "CartPole-v1", "here", "--episodes", "many"], "invalid number value: 'many'"),
         (["record", "CartPole-v1", "here", "--episodes", "1", "--seed", "-1"], "--seed: -1 is less than 0"),
         (["record", "CartPole-v1", "here", "--episodes", "1", "--library", "dm_env"], "invalid choice: 'dm_env'"),
+        (["merge", "here"], "required: DST"),
+        (["select", "here"], "required: DST"),
+        (["select", "here", "there", "--episodes", "few"], "--episodes: few is no slice"),
+        (["select", "here", "there", "--episodes", "1:2:3:4"], "--episodes: 1:2:3:4 is no slice"),
+        (["select", "here", "there", "--episodes", "::0"], "--episodes: ::0 is no slice"),
+        (["select", "here", "there", "--metadata", "name"], "--metadata: name is not KEY=VALUE"),
+        (["replay"], "required: DIRECTORY"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments, complaint, capsys):
@@ -152,7 +159,9 @@ def test_wrong_usage_is_exit_code_2(arguments, complaint, capsys):
     assert complaint in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [[], ["record"], ["info"], ["check"], ["repair"]])
+@pytest.mark.parametrize(
+    "command", [[], ["record"], ["info"], ["check"], ["repair"], ["replay"], ["merge"], ["select"]]
+)
 def test_every_help_names_the_exit_codes(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([*command, "--help"])
@@ -419,9 +428,10 @@ def test_info_as_json_has_the_documented_keys_and_all_the_numbers(tmp_path, caps
         ([True, False], {"min": 1.0, "mean": 1.0, "max": 1.0}),
         ([np.float32(0.5), np.float64(0.25)], {"min": 0.75, "mean": 0.75, "max": 0.75}),
         ([2**64, 0.5], {"min": 2.0**64, "mean": 2.0**64, "max": 2.0**64}),
-        ([float("nan")], {"min": "nan", "mean": "nan", "max": "nan"}),
+        ([np.array([1.0]), np.array([0.5])], {"min": 1.5, "mean": 1.5, "max": 1.5}),
+        ([float("nan")], None),
         ([float("inf")], {"min": "inf", "mean": "inf", "max": "inf"}),
-        ([float("inf"), -float("inf")], {"min": "nan", "mean": "nan", "max": "nan"}),
+        ([float("inf"), -float("inf")], None),
         ([-float("inf"), 2**64], {"min": "-inf", "mean": "-inf", "max": "-inf"}),
         ([1 << 2000], None),
         ([np.array([1.0, 2.0])], None),
@@ -445,7 +455,7 @@ def test_info_says_how_many_returns_there_are_if_not_all_are_numbers(tmp_path, c
     record_by_hand(tmp_path, [1.0], ["text"])
     assert main(["info", str(tmp_path)]) == 0
     line = capsys.readouterr().out.splitlines()[1]
-    assert line == "  returns      min 1, mean 1, max 1, of 1 episode; the rewards of others are no numbers"
+    assert line == "  returns      min 1, mean 1, max 1, of 1 episode; the returns of others are no numbers"
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (DATA / "golden").iterdir() if path.is_dir()))
@@ -466,7 +476,7 @@ def test_an_empty_recording_is_said_to_be_empty(tmp_path, capsys):
     assert (info["traces"], info["episodes"], info["returns"], info["lengths"], info["bytes"]) == ([], 0, None, None, 0)
 
 
-@pytest.mark.parametrize("command", [["info"], ["info", "--json"], ["check"]])
+@pytest.mark.parametrize("command", [["info"], ["info", "--json"], ["check"], ["replay"]])
 def test_a_missing_directory_is_an_error(command, tmp_path, capsys):
     assert main([*command, str(tmp_path / "missing")]) == 1
     output = capsys.readouterr()
@@ -621,3 +631,130 @@ def test_a_moved_recording_is_right(tmp_path, capsys):
     record_by_hand(tmp_path / "one", [1.0])
     shutil.move(str(tmp_path / "one"), str(tmp_path / "two [1]"))
     assert main(["check", str(tmp_path / "two [1]")]) == 0
+
+
+# ---- replay, merge, select
+
+
+@pytest.fixture
+def walk(register, library):
+    return register(class_of(library.__name__, Walk))
+
+
+def test_replay_says_that_all_is_equal_or_what_is_not(library, walk, tmp_path, capsys):
+    record(tmp_path, "--episodes", "2", "--seed", "3", "--library", library.__name__, env_id=walk)
+    capsys.readouterr()
+    assert main(["replay", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "replayed 2 episodes: 2 equal, 0 different, 0 unproven\n"
+    assert main(["replay", str(tmp_path), "--env", "CartPole-v1"]) == 1
+    different, *_, last = capsys.readouterr().out.splitlines()
+    assert different.startswith("episode 0: different: at the reset: observations differs (expected float32 (3,) [")
+    assert last == "replayed 2 episodes: 0 equal, 2 different, 0 unproven"
+    assert main(["replay", str(tmp_path), "--env", walk, "--ignore", "observations", "--ignore", "rewards"]) == 0
+
+
+def test_replay_fails_if_nothing_is_proven(library, walk, tmp_path, capsys):
+    record(tmp_path, "--episodes", "2", "--library", library.__name__, env_id=walk)
+    capsys.readouterr()
+    assert main(["replay", str(tmp_path)]) == 1
+    *unproven, last = capsys.readouterr().out.splitlines()
+    start = "episode 0: unproven: neither its reset nor one before it had a seed; at the reset: observations differs by"
+    assert unproven[0].startswith(start)
+    assert last == "replayed 2 episodes: 0 equal, 0 different, 2 unproven"
+    (tmp_path / "empty").mkdir()
+    assert main(["replay", str(tmp_path / "empty")]) == 1
+    assert capsys.readouterr().out == "replayed 0 episodes: 0 equal, 0 different, 0 unproven\n"
+
+
+def test_replay_says_what_is_missing_and_replays_the_rest(library, walk, tmp_path, capsys):
+    record(tmp_path, "--episodes", "1", "--seed", "3", "--library", library.__name__, env_id=walk)
+    record(tmp_path, "--episodes", "1", "--seed", "4", "--library", library.__name__, env_id=walk)
+    sorted(tmp_path.glob("*.bin"))[0].unlink()
+    capsys.readouterr()
+    assert main(["replay", str(tmp_path)]) == 1
+    output = capsys.readouterr()
+    assert output.out == "replayed 1 episode: 1 equal, 0 different, 0 unproven\n"
+    assert "the blob is missing" in output.err
+
+
+@pytest.mark.skipif(not (find_spec("gym") or find_spec("gymnasium")), reason="no environments")
+def test_replay_says_which_environment_it_needs(tmp_path, capsys):
+    assert main(["replay", str(DATA / "golden" / "cartpole")]) == 1
+    assert "env.id: the environment was not made by a registered id; make it as" in capsys.readouterr().err
+    assert main(["replay", str(DATA / "golden" / "cartpole"), "--env", "Nowhere-v0"]) == 1
+    assert "cannot make it" in capsys.readouterr().err
+
+
+def numbered(directory, count, **options):
+    with TraceRecording(directory, durability="none", **options) as recording:
+        for number in range(count):
+            recording.add_reset(number)
+            for _ in range(number):
+                recording.add_step(0, number, 1.5, terminated=number == 2, truncated=False)
+    return str(directory)
+
+
+def test_merge_says_what_it_has_copied(tmp_path, capsys):
+    one, two, copy = numbered(tmp_path / "a", 3), numbered(tmp_path / "b", 4), str(tmp_path / "c")
+    assert main(["merge", one, two, copy]) == 0
+    assert capsys.readouterr().out == f"merged 2 traces into {copy}\n"
+    assert main(["merge", two, copy]) == 0
+    assert capsys.readouterr().out == f"merged 0 traces into {copy}, 1 were there\n"
+    assert len(TraceRecordingReader(copy)) == 7
+    assert main(["merge", str(tmp_path / "missing"), copy]) == 1
+    assert capsys.readouterr().err == f"gym-recording: {tmp_path / 'missing'}: No such file or directory\n"
+
+
+def test_merge_says_what_it_has_renamed(tmp_path, capsys):
+    for name in ("one", "two"):
+        shutil.copytree(DATA / "golden" / "cartpole", tmp_path / name)
+    for path in (tmp_path / "two").glob("*.json"):
+        path.write_bytes(path.read_bytes() + b" ")
+    assert main(["merge", str(tmp_path / "one"), str(tmp_path / "two"), str(tmp_path / "c")]) == 0
+    renamed, merged = capsys.readouterr().out.splitlines()
+    assert renamed == "renamed: openaigym.trace.0.16026 is openaigym.trace.1.16026"
+    assert merged == f"merged 2 traces into {tmp_path / 'c'}"
+
+
+SELECTED = {  # of episodes of 0 to 4 steps, each step with a reward of 1.5
+    "--episodes 1:3": [1, 2],
+    "--episodes 3": [3],
+    "--episodes=-2:": [3, 4],
+    "--episodes=-1": [4],
+    "--episodes ::2": [0, 2, 4],
+    "--min-length 2 --max-length 3": [2, 3],
+    "--min-return 3 --max-return 4.5": [2, 3],
+    "--ended-by terminated --ended-by close": [2, 4],
+    "--env Some-v0": [0, 1, 2, 3, 4],
+    "--env Other-v0": [],
+    "--metadata run=3": [0, 1, 2, 3, 4],
+    "--metadata run=4": [],
+    "--metadata name=best --metadata run=3": [0, 1, 2, 3, 4],
+    "--trace no": [],
+    "": [0, 1, 2, 3, 4],
+}
+
+
+@pytest.mark.parametrize("options", SELECTED)
+def test_select_copies_what_fits_all_that_is_asked(options, tmp_path, capsys):
+    about = {"env": {"id": "Some-v0"}, "metadata": {"run": 3, "name": "best"}}
+    source, copy = numbered(tmp_path / "a", 5, **about), str(tmp_path / "b")
+    assert main(["select", source, copy, *options.split()]) == 0
+    assert [len(episode) for episode in TraceRecordingReader(copy)] == SELECTED[options]
+    assert capsys.readouterr().out == f"selected {len(SELECTED[options])} of 5 episodes into {copy}\n"
+
+
+def test_select_says_what_it_leaves_out_and_where_it_does_not_write(tmp_path, capsys):
+    with TraceRecording(tmp_path / "a", flush_interval=0, durability="none") as recording:
+        recording.add_reset(0)
+        recording.add_step(0, 0, 0.0)
+        recording.save_complete()
+        copy = str(tmp_path / "b")
+        assert main(["select", str(tmp_path / "a"), copy]) == 0
+        left, selected = capsys.readouterr().out.splitlines()
+    assert left == "left out: episode 0, which has not ended; if its recorder died, repair it first"
+    assert selected == f"selected 0 of 1 episode into {copy}"
+    assert main(["select", numbered(tmp_path / "c", 1), copy]) == 0
+    assert main(["select", str(tmp_path / "c"), copy]) == 1
+    assert "something is recorded here" in capsys.readouterr().err
+    assert main(["select", str(tmp_path / "missing"), copy]) == 1

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from environments import same, same_rows, version_of
 
-from gym_recording import TraceError, TraceRecordingReader, TraceRecordingWrapper, scan_recorded_traces
+from gym_recording import TraceError, TraceRecordingReader, TraceRecordingWrapper, replay, scan_recorded_traces
 from gym_recording.check import check_recording
 from gym_recording.cli import main
 from gym_recording.test_recording import test_trace_recording as prove
@@ -337,6 +337,20 @@ def test_an_info_of_reset_is_told_from_the_observation(gym, tmp_path):
     (episode,) = TraceRecordingReader(tmp_path)
     assert episode.observations.shape == (1, 3)
     assert episode.infos == [{"an": "info"}]
+
+
+@pytest.mark.parametrize("kind", OBSERVATIONS)
+def test_a_replay_resets_and_steps_as_the_library_wants_it(gym, tmp_path, kind):
+    env = TraceRecordingWrapper(environment(gym, kind), tmp_path, infos=True)
+    for number in range(3):
+        arguments = {"return_info": True} if SEEDED_RESETS <= era(gym) < FLAGS and number else {}
+        if number < 2 and era(gym) >= SEEDED_RESETS:
+            arguments["seed"] = 3 + number
+        elif number < 2:
+            env.seed(3 + number)
+        loop(env, 1, **arguments)
+    env.close()
+    assert [one.verdict for one in replay(tmp_path, lambda: environment(gym, kind))] == ["equal"] * 3
 
 
 def test_a_reset_without_return_info_returns_the_observation_alone(gym, tmp_path):

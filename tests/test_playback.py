@@ -652,11 +652,20 @@ for file in more:
     assert done.stdout == "2000 2000 50\n"
 
 
+@POSIX
 def test_a_reader_keeps_few_blobs_open_however_many_it_has_read(tmp_path):
+    import resource
+
     record(tmp_path, range(100))
     reader = TraceRecordingReader(tmp_path)
-    assert [number_of(one) for one in reader] == list(range(100))
-    assert 1 <= len(reader.binfiles) <= 32
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    try:
+        assert [number_of(one) for one in reader] == list(range(100))
+        if sys.version_info < (3, 13):  # later, a map needs no descriptor
+            assert 1 <= len(reader.binfiles) <= 32
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     reader.close()
     assert not reader.binfiles
 

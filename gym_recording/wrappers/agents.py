@@ -7,7 +7,6 @@ agents by their names, and nothing of when they act.
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ import numpy as np
 
 from ..environment import describe, place
 from ..errors import ClosedError, TraceError
+from ..memory import Place
 from ..recording import TraceRecording
 from .adapter import flush_if_due, refuse_arguments
 
@@ -41,9 +41,7 @@ class Agents:
         failed: the first error that nobody was told of.
     """
 
-    def __init__(
-        self, env: Any, directory: str | os.PathLike[str] | None, library: str, kwargs: dict[str, Any]
-    ) -> None:
+    def __init__(self, env: Any, directory: Place | None, library: str, kwargs: dict[str, Any]) -> None:
         refuse_arguments(kwargs)
         with TraceRecording(directory, **kwargs) as trial:  # says now what is wrong with the arguments
             self.directory = trial.directory

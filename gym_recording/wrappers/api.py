@@ -163,21 +163,30 @@ def make_arguments(library: ModuleType) -> dict[str, Any]:
     return {name: True} if name in inspect.signature(library.make).parameters else {}
 
 
-def reset(env: Any, seed: int | None) -> Any:
-    """Resets an environment with a seed, in its own way; None: without one.
+def reset(env: Any, seed: int | None, options: Any = None, wants_info: bool = False) -> Any:
+    """Resets an environment in its own way.
+
+    Args:
+        env: of any library and version.
+        seed: None: none is given.
+        options: likewise.
+        wants_info: that it returns an info, where it does so only if it is asked to.
 
     Raises:
         TraceError: it takes no seed.
     """
-    if seed is None:
-        return env.reset()
-    parameters = inspect.signature(env.unwrapped.reset).parameters.values()
-    if any(parameter.name == "seed" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return env.reset(seed=seed)
-    if not hasattr(env.unwrapped, "seed"):
-        raise TraceError("the environment takes no seed", field="--seed")
-    env.seed(seed)  # before gym 0.22
-    return env.reset()
+    arguments = {} if options is None else {"options": options}
+    parameters = inspect.signature(env.unwrapped.reset).parameters
+    if wants_info and "return_info" in parameters:
+        arguments["return_info"] = True
+    if seed is not None:
+        if "seed" in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+            arguments["seed"] = seed
+        elif hasattr(env.unwrapped, "seed"):
+            env.seed(seed)  # before gym 0.22
+        else:
+            raise TraceError("the environment takes no seed", field="--seed")
+    return env.reset(**arguments)
 
 
 def seed_samples(space: Any, seed: int) -> None:
@@ -194,9 +203,17 @@ def split_reset(result: Any, gives_info: bool, space: Any) -> tuple[Any, Any]:
     is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)
     if not (gives_info and is_pair):
         return result, None
-    if is_tuple(space) and space.contains(result) and not space.contains(result[0]):
+    if is_tuple(space) and _contains(space, result) and not _contains(space, result[0]):
         return result, None
     return result[0], result[1]
+
+
+def _contains(space: Any, value: Any) -> bool:
+    """Whether a space contains a value. Those of gym before 0.26 raise for what is nothing like their own."""
+    try:
+        return bool(space.contains(value))
+    except Exception:  # whatever NumPy makes of such a value
+        return False
 
 
 def split_step(result: Any, env: Any = None) -> tuple[Any, Any, Any, Any, Any]:
@@ -210,6 +227,14 @@ def split_step(result: Any, env: Any = None) -> tuple[Any, Any, Any, Any, Any]:
         found = str(type(result)) if count is None else f"{count}"
         raise TraceError("step returned something else", field="step", expected="4 or 5 values", found=found)
     return _STEPS[count](env, *result)
+
+
+def join_step(library: ModuleType, *values: Any) -> tuple[Any, ...]:
+    """What `step` of this library returns, of the five values of today."""
+    if era_of(library).reset_info:
+        return values
+    observation, reward, terminated, truncated, info = values
+    return observation, reward, terminated or truncated, {**info, TRUNCATED: True} if truncated else info
 
 
 def _split_done(env: Any, observation: Any, reward: Any, done: Any, info: Any) -> tuple[Any, Any, Any, Any, Any]:

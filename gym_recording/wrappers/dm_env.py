@@ -6,13 +6,13 @@ LAST with another is truncated, and all else that it has, the discount above all
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 
 from ..environment import describe_specs
 from ..errors import TraceError
+from ..memory import Place
 from ..recording import TraceRecording
 from .adapter import Adapter, flush_if_due, library, refuse_arguments
 
@@ -45,7 +45,7 @@ class TraceRecordingDmEnvWrapper(Adapter):
 
     _package, _install, _base = "dm_env", "dm-env", "Environment"
 
-    def __init__(self, environment: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
+    def __init__(self, environment: Any, directory: Place | None = None, **kwargs: Any) -> None:
         if not all(callable(getattr(environment, name, None)) for name in ("reset", "step", "observation_spec")):
             expected, found = "a dm_env.Environment", repr(environment)[:80]
             raise TraceError("no environment to wrap", expected=expected, found=found)

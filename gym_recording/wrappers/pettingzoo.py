@@ -7,10 +7,10 @@ the next reset. The wrappers know what the two kinds of environment call a step,
 
 from __future__ import annotations
 
-import os
 from typing import Any, Callable, Hashable
 
 from ..errors import TraceError
+from ..memory import Place
 from ..recording import TraceRecording
 from .adapter import Adapter, library
 from .agents import Agents
@@ -27,7 +27,7 @@ class _Wrapper(Adapter):
     _other: tuple[str, str]  # what is for another wrapper, and that
     env: Any
 
-    def __init__(self, env: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
+    def __init__(self, env: Any, directory: Place | None = None, **kwargs: Any) -> None:
         if not all(callable(getattr(env, name, None)) for name in ("reset", "step", "observation_space")):
             raise TraceError("no environment to wrap", expected="an environment of PettingZoo", found=repr(env)[:80])
         pettingzoo = library("pettingzoo", _INSTALL)

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..environment import describe
 from ..errors import TraceError
+from ..memory import Place
 from ..recording import TraceRecording
 from .adopted import Adopted
 from .api import (
@@ -46,12 +47,13 @@ class TraceRecordingWrapper(Adopted):
 
     Args:
         env: an environment of gym or gymnasium; the wrapper is a `Wrapper` of that library.
-        directory: where to; created if need be. None: a new temporary directory, see the attribute.
+        directory: where to; created if need be. None: a new temporary directory, see the attribute. A
+            `MemoryDirectory`: to memory.
         kwargs: as for `TraceRecording`: `infos`, `timestamps`, `metadata`, `durability` and so on. With
             `frames=True`, the environment is rendered after every reset and step.
 
     Attributes:
-        directory: str, absolute.
+        directory: str, absolute; or the `MemoryDirectory`.
         recording: the `TraceRecording`.
 
     Raises:
@@ -64,13 +66,14 @@ class TraceRecordingWrapper(Adopted):
     _next_seed: int | None = None
     _frame_arguments: Mapping[str, Any]  # of `render`
 
-    def __init__(self, env: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
+    def __init__(self, env: Any, directory: Place | None = None, **kwargs: Any) -> None:
         self._adopt(env)
         refuse_lanes(kwargs)
         self._frame_arguments = frame_arguments(env, self._library) if kwargs.get("frames") else {}
         saver = _argument_saver(self._library)
         if saver is not None:
-            saver.__init__(self, directory=directory if directory is None else os.fspath(directory), **kwargs)
+            path = os.fspath(directory) if isinstance(directory, os.PathLike) else directory
+            saver.__init__(self, directory=path, **kwargs)
         arguments = era_of(self._library).init
         super().__init__(env, **arguments)  # type: ignore[call-arg]  # the library's Wrapper comes next
         for name in arguments:  # the environment's own holds

@@ -7,7 +7,6 @@ fails, or is interrupted before all lanes have recorded it, ends the episodes of
 
 from __future__ import annotations
 
-import os
 import time
 import types
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ import numpy as np
 
 from ..environment import describe
 from ..errors import TraceError
+from ..memory import Place
 from ..recording import TraceRecording
 from .adopted import Adopted
 from .api import TRUNCATED, holds_vector, library_version, refuse_lanes, reset_gives_info
@@ -69,7 +69,7 @@ class TraceRecordingVectorWrapper(Adopted):
 
     recording: TraceRecording
 
-    def __init__(self, envs: Any, directory: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
+    def __init__(self, envs: Any, directory: Place | None = None, **kwargs: Any) -> None:
         self._adopt(envs)
         refuse_lanes(kwargs)
         super().__init__(envs)  # type: ignore[call-arg]  # the library's wrapper comes next

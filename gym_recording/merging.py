@@ -1,0 +1,175 @@
+"""Merging: the files of several recordings in one directory.
+
+Files are copied byte for byte, in the order in which they were committed: blobs, headers, the manifest. Names never
+clash, because a process has random digits in them; those of 2017 have none, and then one gets another number. Whatever
+is there already is left out, so a merge that was cut off is finished by the same merge again.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+from collections.abc import Iterable
+from typing import Any, Iterator, NamedTuple
+
+from . import files
+from .errors import TraceError
+from .format import header_name, is_current, manifest_name, parse_name, read_document
+from .index import Trace
+from .memory import Directory, MemoryDirectory, Place
+from .playback import TraceRecordingReader
+
+_PIECE = 1 << 20  # bytes that are compared at once
+
+
+class Merged(NamedTuple):
+    """What a merge did.
+
+    Attributes:
+        copied: the names of the traces that are there now and were not, or not wholly.
+        present: of those that were there already.
+        renamed: the new names by the old ones; of traces of 2017 alone.
+    """
+
+    copied: list[str]
+    present: list[str]
+    renamed: dict[str, str]
+
+
+class _File(NamedTuple):
+    """A file that is to be at `name`: that in a directory, or rewritten bytes."""
+
+    name: str
+    kind: str
+    source: Directory
+    original: str
+    data: bytes | None
+
+    def bytes(self) -> Any:
+        return files.view(self.source, self.original) if self.data is None else self.data
+
+
+def merge(sources: Iterable[Place], destination: Place) -> Merged:
+    """Copies the traces of several recordings into one directory, which may hold a recording already.
+
+    All is looked at first, checksums included; if anything is wrong, nothing is copied.
+
+    Args:
+        sources: directories in which nobody records any more.
+        destination: created if need be. Others may record to it meanwhile.
+
+    Raises:
+        FileNotFoundError: there is no such source.
+        TraceError: nothing is recorded in a source; something there is missing, damaged, or not finished: its recorder
+            is still open, or its process died, then `repair` it first; or another file has a name that is needed.
+        OSError: a file could not be written. The same merge again goes on there.
+    """
+    directory = _held(destination)
+    result = Merged([], [], {})
+    planned: dict[str, _File] = {}
+    traces: dict[str, set[str]] = {}
+    for source in map(_held, sources):
+        for trace, names in _traces(source):
+            name, plan = _plan(source, trace, names, directory, planned)
+            if name != trace.name:
+                result.renamed[trace.name] = name
+            planned.update((file.name, file) for file in plan)
+            traces.setdefault(name, set()).update(file.name for file in plan)
+    files.open_directory(destination, sync=True)
+    for name, wanted in traces.items():
+        missing = [planned[file] for file in sorted(wanted.difference(files.listing(directory)))]
+        for kind in ("blob", "header", "manifest"):
+            some = [file for file in missing if file.kind == kind]
+            for file in some:
+                files.put(directory, file.name, [file.bytes()], sync=True)
+            if some and isinstance(directory, str):
+                files.sync_directory(directory)
+        (result.copied if missing else result.present).append(name)
+    return result
+
+
+def _held(place: Place) -> Directory:
+    return place if isinstance(place, MemoryDirectory) else os.path.abspath(os.fsdecode(place))
+
+
+def _traces(source: Directory) -> Iterator[tuple[Trace, list[str]]]:
+    """The traces of a recording, in order, with the names of their files."""
+    if isinstance(source, str) and not os.path.isdir(source):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+    with TraceRecordingReader(source, verify=True) as reader:
+        if not reader.traces:
+            raise TraceError("nothing is recorded here", file=str(source))
+        reader.complain()
+        by_trace: dict[str, list[str]] = {}
+        listing = set(files.listing(source))
+        for file in sorted(listing):
+            name = parse_name(file)
+            # A blob without a header is of a commit that came to nothing.
+            if name is not None and (name.kind != "blob" or header_name(name.trace, name.first) in listing):
+                by_trace.setdefault(name.trace, []).append(file)
+        for trace in reader.traces:
+            if is_current(trace.name) and not (trace.closed or trace.repaired):
+                problem = "not finished: close its recorder, or, if that died, run `gym-recording repair`"
+                raise TraceError(problem, file=manifest_name(trace.name))
+            for batch in trace.batches:
+                reader.read_header(batch)
+        for trace in reader.traces:
+            yield trace, by_trace[trace.name]
+
+
+def _plan(
+    source: Directory, trace: Trace, names: list[str], directory: Directory, planned: dict[str, _File]
+) -> tuple[str, list[_File]]:
+    """What a trace is called at the destination, and its files there."""
+    _, _, counter, token = trace.name.split(".")
+    there = set(files.listing(directory))
+    for number in itertools.count(int(counter)):
+        new = trace.name if number == int(counter) else f"openaigym.trace.{number}.{token}"
+        plan = [_file(source, name, trace.name, new) for name in names]
+        clash = next((file for file in plan if not _fits(file, directory, there, planned)), None)
+        if clash is None and {name for name in there if name.startswith(f"{new}.")} <= {file.name for file in plan}:
+            return new, plan
+        if is_current(trace.name):
+            where = new if clash is None else clash.name
+            raise TraceError("another file of this name is there", file=where, expected="the same bytes")
+    raise AssertionError  # the count has no end
+
+
+def _fits(file: _File, directory: Directory, there: set[str], planned: dict[str, _File]) -> bool:
+    """Whether the place of a file is free, or has the same bytes."""
+    others = [planned[file.name].bytes()] if file.name in planned else []
+    if file.name in there:
+        others.append(files.view(directory, file.name))
+    return all(_equal(file.bytes(), other) for other in others)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return len(a) == len(b) and all(a[i : i + _PIECE] == b[i : i + _PIECE] for i in range(0, len(a), _PIECE))
+
+
+def _file(source: Directory, original: str, old: str, new: str) -> _File:
+    name = parse_name(original)
+    assert name is not None
+    data = None
+    if new != old and name.kind != "blob":
+        document = read_document(files.read(source, original), original)
+        if name.kind == "header":
+            document = _renamed(document, old, new)
+        else:
+            document["batches"] = [{**entry, "fn": new + entry["fn"][len(old) :]} for entry in document["batches"]]
+        data = json.dumps(document).encode()
+    return _File(new + original[len(old) :], name.kind, source, original, data)
+
+
+def _renamed(value: Any, old: str, new: str) -> Any:
+    """A header of 2017 whose array records name the blobs of a trace of another name."""
+    if isinstance(value, list):
+        return [_renamed(item, old, new) for item in value]
+    if not isinstance(value, dict):
+        return value
+    members = {key: _renamed(item, old, new) for key, item in value.items()}
+    if value.get("__type") == "ndarray" and isinstance(value.get("npyfile"), str):
+        members["npyfile"] = new + value["npyfile"][len(old) :]
+    return members

@@ -1,0 +1,132 @@
+"""Which episodes a view has: those that were named, and of them those whose summary fits.
+
+Episodes that are named by number are kept by the batch in which they are, so that they stay the same ones when a
+refresh shows others before them. What is asked of their summary is asked anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Collection, Mapping
+
+import numpy as np
+
+from .errors import TraceError
+from .source import Source
+from .summary import Summary, summarize
+
+REASONS = ("terminated", "truncated", "reset", "close", "crash")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What `TraceRecordingReader.select` was asked for; None for what was not.
+
+    Attributes:
+        named: by the file of a batch, the numbers of the episodes in it, rising. They stay, whatever else changes.
+    """
+
+    named: dict[str, Any] | None
+    min_length: int | None
+    max_length: int | None
+    min_return: float | None
+    max_return: float | None
+    ended_by: Collection[Any] | None
+    env: str | None
+    trace: str | None
+    metadata: Mapping[str, Any] | None
+
+    def numbers(self, source: Source, numbers: Any) -> Any:
+        """The numbers of the selected episodes among those with `numbers`, rising; None means all.
+
+        Raises:
+            TraceError: what must be known of them is missing or damaged.
+        """
+        if self.named is not None:
+            index = source.index
+            there = {batch.file: (start, batch.count) for start, batch in zip(index.starts, index.batches)}
+            parts = [there[file][0] + part[part < there[file][1]] for file, part in self.named.items() if file in there]
+            numbers = np.sort(np.concatenate([np.zeros(0, "int64"), *parts]))
+        if all(value is None for name, value in vars(self).items() if name != "named"):
+            return numbers
+        traces = source.index.traces
+        summary = summarize(traces, source.outlines(numbers))
+        fits = np.array([self._fits(trace) for trace in traces], "bool")[summary.traces]
+        for bound, values, compare in self._bounds(summary):
+            if bound is not None:
+                fits &= compare(values, bound)
+        if self.ended_by is not None:
+            fits &= np.array([reason in self.ended_by for reason in summary.ended_by], "bool")
+        return summary.numbers[fits]
+
+    def _bounds(self, summary: Summary) -> Any:
+        return (
+            (self.min_length, summary.lengths, np.greater_equal),
+            (self.max_length, summary.lengths, np.less_equal),
+            (self.min_return, summary.returns, np.greater_equal),  # a NaN is neither
+            (self.max_return, summary.returns, np.less_equal),
+        )
+
+    def _fits(self, trace: Any) -> bool:
+        metadata = trace.metadata if isinstance(trace.metadata, dict) else {}
+        return (
+            self.env in (None, trace.env.get("id"))
+            and self.trace in (None, trace.name)
+            and all(key in metadata and metadata[key] == value for key, value in (self.metadata or {}).items())
+        )
+
+
+def named_by(source: Source, numbers: Any, episodes: Any) -> dict[str, Any]:
+    """The episodes that a caller names among those with `numbers`, a range or an array.
+
+    Args:
+        source: where they are.
+        numbers: of the episodes to choose from.
+        episodes: a slice, numbers among them, negative ones from the end, or an array of bool with one for each.
+
+    Raises:
+        TraceError: it is none of these.
+        IndexError: there is no such episode.
+    """
+    if isinstance(episodes, slice):
+        chosen = np.asarray(numbers[episodes])
+    else:
+        places = positions(episodes, len(numbers), "episode")
+        chosen = places if isinstance(numbers, range) else numbers[places]
+    chosen = np.unique(chosen.astype("int64"))
+    index = source.index
+    starts = np.array(index.starts, "int64")
+    where = starts.searchsorted(chosen, "right") - 1
+    return {
+        index.batches[position].file: chosen[where == position] - starts[position]
+        for position in np.unique(where).tolist()
+    }
+
+
+def positions(wanted: Any, count: int, noun: str) -> Any:
+    """Positions among `count` things from what a caller gave, as an array of int64 (n,).
+
+    Args:
+        wanted: numbers, negative ones from the end, or an array of bool with one for each.
+        count: how many there are.
+        noun: what they are, for error messages.
+
+    Raises:
+        TraceError: it is none of these.
+        IndexError: there is no such thing.
+    """
+    array = np.asarray(wanted)
+    if array.dtype == np.int64 and array.ndim == 1 and not (array.view("uint64") >= count).any():
+        return array  # what is negative is large there; this alone is what many random samples need
+    if array.dtype == bool and array.shape == (count,):
+        return np.flatnonzero(array)
+    if array.size == 0 and array.ndim == 1:
+        return np.zeros(0, "int64")
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        expected = f"numbers, or {count} bools"
+        raise TraceError("cannot be chosen so", field=f"{noun}s", expected=expected, found=repr(wanted)[:80])
+    low, high = array.min(), array.max()
+    if low < -count or high >= count:
+        raise IndexError(f"there is no {noun} {low if low < -count else high}: {count} are there")
+    array = array.astype("int64", copy=False)
+    return np.where(array < 0, array + count, array) if low < 0 else array

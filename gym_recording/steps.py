@@ -1,0 +1,226 @@
+"""Where the steps of some episodes lie that are transitions, and many of them at once as arrays.
+
+Of each episode a few numbers are kept. Steps are sorted by block (`outline`); of each block, one index
+operation a leaf takes its rows from the mapped blob. Whether a leaf is an array is decided for all the episodes: where
+dtype, row shape or structure differ between them it is a list of values, whatever is asked for. Nothing is cast.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Iterator, NamedTuple
+
+import numpy as np
+
+from .episode import Episode
+from .errors import TraceError
+from .format import EPISODE_ARRAYS
+from .outline import Form, Leaf, Parts, Path, Rows, merge, row_bytes
+from .source import Source
+
+_LARGE = 1 << 12  # bytes of a row; such rows are copied one by one, straight to their place, smaller ones twice in bulk
+_NO_STEPS = Parts(True, EPISODE_ARRAYS, (Rows(np.dtype("float64"), ()),) * 3)  # as episodes without a step have it
+_NUMBERS = ("numbers", "starts", "counts", "last", "head", "block")  # of a segment
+
+
+class Picks(NamedTuple):
+    """Some steps of which rows are wanted, in rising order, so that those of one block lie together.
+
+    Attributes:
+        order: int64 (n,): which of the steps that were asked for stands where.
+        back: int64 (n,): where each of them stands.
+        segments, at: int64 (n,): the segments, and the steps of their episodes, in that order.
+        runs: block, begin and end in it.
+    """
+
+    order: Any
+    back: Any
+    segments: Any
+    at: Any
+    runs: list[tuple[int, int, int]]
+
+
+class Steps:
+    """The steps of some episodes that are transitions, in S segments: runs of consecutive ones.
+
+    Attributes:
+        source: what they are read from.
+        numbers: int64 (S,): of the episode of a segment, in the recording.
+        starts, counts: int64 (S,): the first step of a segment, and how many it has.
+        form: of their rows.
+    """
+
+    def __init__(self, source: Source, numbers: Any) -> None:
+        self.source = source
+        parts: dict[str, list[Any]] = {name: [] for name in (*_NUMBERS, "terminated", "truncated")}
+        bases: list[dict[Path, Any]] = []
+        forms: list[Form] = []
+        self._leaves: list[dict[Path, Leaf]] = []
+        for start, chosen, outline in source.outlines(numbers):
+            is_chosen = np.zeros(len(outline.lengths), "bool")
+            is_chosen[chosen] = True
+            segments = outline.segments[is_chosen[outline.segments[:, 0]]]
+            episodes, head = segments[:, 0], outline.headless[segments[:, 0]]
+            blocks = outline.block[episodes]
+            found = (start + episodes, *segments.T[1:], outline.lengths[episodes] - 1, head, blocks + len(self._leaves))
+            for name, part in zip(_NUMBERS, found):
+                parts[name].append(part)
+            for name in ("terminated", "truncated"):
+                parts[name].append(np.array(outline.facts[name], "object")[episodes])
+            rows = {path: first[episodes] for path, first in outline.first.items()}
+            bases.append({path: row - head if path[0] == "observations" else row for path, row in rows.items()})
+            forms += [outline.blocks[block].form for block in np.unique(blocks)]
+            self._leaves += [block.leaves for block in outline.blocks]
+        joined = [np.concatenate([np.zeros(0, "int64"), *parts[name]]).astype("int64") for name in _NUMBERS]
+        self.numbers, self.starts, self.counts, self._last, self._head, self._block = joined
+        if sum(self.counts.tolist()) > sys.maxsize:
+            raise TraceError("too many transitions to count", expected=f"at most {sys.maxsize}")
+        flags = [np.concatenate([np.zeros(0, "object"), *parts[name]]) for name in ("terminated", "truncated")]
+        self._flags = [flag if any(one is None for one in flag) else flag.astype("bool") for flag in flags]
+        self.form = forms[0] if forms else _NO_STEPS
+        for form in forms:
+            self.form = merge(self.form, form)
+        leaves = dict(_leaves(self.form, ()))
+        self._listed = [path for path, form in leaves.items() if form is None]
+        self._stacked = {path: form for path, form in leaves.items() if form is not None}
+        # What makes the number of a step its row in the array of its block; of observations, that of the one before it.
+        self._bases = {
+            path: np.concatenate([np.zeros(0, "int64"), *(base[path] for base in bases if path in base)])
+            for path in self._stacked
+        }
+
+    def pick(self, order: Any, segments: Any, at: Any) -> Picks:
+        """Steps with their blocks.
+
+        Args:
+            order: int64 (n,): which of the steps that were asked for stands where.
+            segments: int64 (n,): their segments, in that order, which rise.
+            at: int64 (n,): the steps, likewise.
+        """
+        blocks = self._block[segments]
+        back = np.empty(len(order), "int64")
+        back[order] = np.arange(len(order))
+        cuts = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist(), len(blocks)]
+        runs = [(int(blocks[begin]), begin, end) for begin, end in zip(cuts[:-1], cuts[1:]) if end]
+        return Picks(order, back, segments, at, runs)
+
+    def flags(self, picks: Picks, at: Any) -> list[Any]:
+        """`terminated` and `truncated` of steps: bool, as `at`; a list, with None, if not known of every episode.
+
+        Args:
+            picks: their segments.
+            at: int64 (n,) or (n, w): steps of each.
+        """
+        last = self._last[picks.segments]
+        rows, *columns = np.nonzero(at == (last if at.ndim == 1 else last[:, None]))  # few
+        places = (picks.order[rows], *columns)
+        found = []
+        for flags in self._flags:
+            flag: Any = np.zeros(at.shape, "bool").astype(flags.dtype, copy=False)
+            flag[places] = flags[picks.segments[rows]]
+            found.append(flag if flag.dtype == bool else flag.tolist())
+        return found
+
+    def gather(self, picks: Picks, rows: dict[str, Any], apart: bool) -> dict[str, list[Any]]:
+        """Rows of some members, in the order in which the steps were asked for.
+
+        Args:
+            picks: their segments.
+            rows: for `observations`, `actions` and `rewards`, int64 (n, w): the number of a step, of an observation
+                that of the step after it.
+            apart: whether the first row of each is wanted in one result, the second in another, and so on.
+
+        Returns:
+            Of each member one result, whose arrays have the shape (n, w, ...), or, apart, w results, (n, ...). Arrays
+            are nobody else's, in dicts and tuples as the values have them. What does not stack is a list of n lists of
+            w, or of n.
+        """
+        jobs, results = [], {}
+        for path, form in self._stacked.items():
+            wanted = rows[path[0]] + self._bases[path][picks.segments][:, None]
+            count, width = wanted.shape
+            is_large = row_bytes(*form) >= _LARGE
+            shape = (width, count) if is_large and apart else (count, width)
+            out: Any = np.empty((*shape, *form.shape), form.dtype)
+            places = (out.swapaxes(0, 1) if apart else out) if is_large else None
+            jobs.append((path, wanted, out, places))
+            results[path] = list(out) if is_large and apart else [out]
+        for block, begin, end in picks.runs:
+            columns = self._columns(block, picks.segments[begin])
+            for path, wanted, out, places in jobs:
+                if places is None:
+                    # Nothing needs to be clipped, but NumPy fills `out` straight only if it need not raise halfway.
+                    columns[path].take(wanted[begin:end], 0, out[begin:end], "clip")
+                else:
+                    for place, row in zip(picks.order[begin:end].tolist(), wanted[begin:end].tolist()):
+                        for number, one in enumerate(row):
+                            places[place, number] = columns[path][one]
+        for path, wanted, out, places in jobs:
+            if places is None and apart:
+                count, width = wanted.shape
+                flat = out.reshape(count * width, *out.shape[2:])
+                results[path] = [flat.take(picks.back * width + number, 0) for number in range(width)]
+            elif places is None:
+                results[path] = [out.take(picks.back, 0)]
+        read: dict[int, Episode] = {}
+        for path in self._listed:
+            head = self._head[picks.segments][:, None] if path[0] == "observations" else 0
+            values = self._values(path, picks, (rows[path[0]] - head).tolist(), read)
+            width = rows[path[0]].shape[1]
+            results[path] = [[value[number] for value in values] for number in range(width)] if apart else [values]
+        return {member: _nest(form, (member,), results) for member, form in zip(self.form.keys, self.form.forms)}
+
+    def _columns(self, block: int, segment: int) -> dict[Path, Any]:
+        """The arrays over the blobs of a block."""
+        leaves = self._leaves[block]
+        columns = self.source.columns(leaves)
+        if len(columns) < len(leaves):  # in the order of Fortran, in files of 2016
+            read = self._episode(segment)
+            columns = {path: columns[path] if path in columns else _at(read, path) for path in leaves}
+        return columns
+
+    def _values(self, path: Path, picks: Picks, rows: list[list[int]], read: dict[int, Episode]) -> list[list[Any]]:
+        """The values at a path, one by one."""
+        values: list[list[Any]] = [[]] * len(rows)
+        for place, segment, row in zip(picks.order.tolist(), picks.segments.tolist(), rows):
+            if segment not in read:
+                read[segment] = self._episode(segment)
+            column = _at(read[segment], path)
+            values[place] = [_own(column[number]) for number in row]
+        return values
+
+    def _episode(self, segment: int) -> Episode:
+        return self.source.episode(*self.source.index.locate(int(self.numbers[segment])))
+
+
+def _leaves(form: Form, path: Path) -> Iterator[tuple[Path, Rows | None]]:
+    if isinstance(form, Parts):
+        for key, part in zip(form.keys, form.forms):
+            yield from _leaves(part, (*path, key))
+    else:
+        yield path, form
+
+
+def _nest(form: Form, path: Path, results: dict[Path, list[Any]]) -> list[Any]:
+    """Results of leaves in the dicts and tuples of a form."""
+    if not isinstance(form, Parts):
+        return results[path]
+    items = zip(*(_nest(part, (*path, key), results) for key, part in zip(form.keys, form.forms)))
+    return [dict(zip(form.keys, item)) if form.is_dict else item for item in items]
+
+
+def _at(episode: Episode, path: Path) -> Any:
+    """The rows of an episode that lie at a path."""
+    rows = getattr(episode, path[0])
+    for key in path[1:]:
+        rows = rows.columns[key]
+    return rows
+
+
+def _own(value: Any) -> Any:
+    """A copy of a value that shares no array with a blob."""
+    if isinstance(value, (np.ndarray, np.void)):
+        return value.copy()
+    if isinstance(value, dict):
+        return {key: _own(item) for key, item in value.items()}
+    return type(value)(map(_own, value)) if isinstance(value, (list, tuple)) else value
