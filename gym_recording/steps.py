@@ -19,7 +19,7 @@ from .outline import Form, Leaf, Parts, Path, Rows, merge, row_bytes
 from .source import Source
 
 _LARGE = 1 << 12  # bytes of a row; such rows are copied one by one, straight to their place, smaller ones twice in bulk
-_NO_STEPS = Parts(True, EPISODE_ARRAYS, (Rows(np.dtype("float64"), ()),) * 3)  # as episodes without a step have it
+_NO_STEPS = Parts(True, EPISODE_ARRAYS, (Rows((), np.dtype("float64")),) * 3)  # as episodes without a step have it
 _NUMBERS = ("numbers", "starts", "counts", "last", "head", "block")  # of a segment
 
 
@@ -184,7 +184,7 @@ class Steps:
         """
         targets = {}
         for path, form in self._stacked.items():
-            kind = _Bulk if row_bytes(*form) < _LARGE else _OneByOne
+            kind = _Bulk if row_bytes(form.dtype, form.shape) < _LARGE else _OneByOne
             targets[path] = kind(form, picks, rows[path[0]] + self._bases[path][picks.segments][:, None], apart)
         for block, begin, end in picks.runs:
             columns = self._columns(block, picks.segments[begin])

@@ -336,6 +336,13 @@ def test_what_differs_between_episodes_is_a_list_whatever_is_asked_for(record, t
     check(view)
 
 
+def test_episodes_of_other_structure_give_lists(record):
+    kinds = ("arrays of float32", "dicts", "tuples", "text", "dicts in dicts", "tuples in tuples", "dicts in tuples")
+    for one in kinds:
+        for other in kinds:
+            check(TraceRecordingReader(record(CASES[f"observations: {one}"], CASES[f"observations: {other}"])))
+
+
 def test_flags_that_are_unknown_anywhere_are_lists_with_none(tmp_path):
     with TraceRecording(tmp_path, durability="none") as recording:
         add(recording, [0, 1, 2], terminated=True)
