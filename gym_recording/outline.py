@@ -22,8 +22,8 @@ FACTS = ("started", "seed", "ended_by", "terminated", "truncated", "lane")  # of
 class Rows(NamedTuple):
     """The form of a leaf whose rows stack."""
 
+    shape: tuple[int, ...]  # first: an old NumPy raises where a dtype is compared with a bool, as `Parts` has it here
     dtype: np.dtype[Any]
-    shape: tuple[int, ...]
 
 
 class Parts(NamedTuple):
@@ -214,7 +214,7 @@ def _form(value: Any, path: Path, arrays: dict[Path, Any]) -> Form:
     """The form of rows; puts their arrays into `arrays`."""
     if isinstance(value, np.ndarray):
         arrays[path] = value
-        return Rows(value.dtype, value.shape[1:])
+        return Rows(value.shape[1:], value.dtype)
     if isinstance(value, (DictColumns, TupleColumns)):
         is_dict = isinstance(value, DictColumns)
         items = dict(value.items() if isinstance(value, DictColumns) else enumerate(value.columns))

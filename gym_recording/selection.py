@@ -52,9 +52,10 @@ class Selection:
         traces = source.index.traces
         summary = summarize(traces, source.outlines(numbers))
         fits = np.array([self._fits(trace) for trace in traces], "bool")[summary.traces]
-        for bound, values, compare in self._bounds(summary):
-            if bound is not None:
-                fits &= compare(values, bound)
+        with np.errstate(invalid="ignore"):  # NaN, of which old versions of NumPy warn
+            for bound, values, compare in self._bounds(summary):
+                if bound is not None:
+                    fits &= compare(values, bound)
         if self.ended_by is not None:
             fits &= np.array([reason in self.ended_by for reason in summary.ended_by], "bool")
         return summary.numbers[fits]

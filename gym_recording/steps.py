@@ -19,7 +19,7 @@ from .outline import Form, Leaf, Parts, Path, Rows, merge, row_bytes
 from .source import Source
 
 _LARGE = 1 << 12  # bytes of a row; such rows are copied one by one, straight to their place, smaller ones twice in bulk
-_NO_STEPS = Parts(True, EPISODE_ARRAYS, (Rows(np.dtype("float64"), ()),) * 3)  # as episodes without a step have it
+_NO_STEPS = Parts(True, EPISODE_ARRAYS, (Rows((), np.dtype("float64")),) * 3)  # as episodes without a step have it
 _NUMBERS = ("numbers", "starts", "counts", "last", "head", "block")  # of a segment
 
 
@@ -38,6 +38,53 @@ class Picks(NamedTuple):
     segments: Any
     at: Any
     runs: list[tuple[int, int, int]]
+
+
+class _Bulk:
+    """Small rows on their way: copied in bulk from every block, then once more, into the order that is wanted."""
+
+    def __init__(self, form: Rows, picks: Picks, wanted: Any, apart: bool) -> None:
+        self._picks, self._apart = picks, apart
+        self._count, self._width = wanted.shape
+        self._wanted = wanted.reshape(-1)
+        self._out: Any = np.empty((len(self._wanted), *form.shape), form.dtype)
+
+    def fill(self, column: Any, begin: int, end: int) -> None:
+        """Takes the rows of one block."""
+        part = slice(begin * self._width, end * self._width)
+        # Nothing needs to be clipped, but NumPy fills an array straight only if it need not raise halfway.
+        column.take(self._wanted[part], 0, self._out[part], "clip")
+
+    def results(self) -> list[Any]:
+        """As `Steps.gather` gives them."""
+        back, width = self._picks.back, self._width
+        if self._apart:
+            return [self._out.take(back * width + number, 0) for number in range(width)]
+        return [self._out.reshape(self._count, width, *self._out.shape[1:]).take(back, 0)]
+
+
+class _OneByOne:
+    """Large rows on their way: each is copied straight to its place."""
+
+    def __init__(self, form: Rows, picks: Picks, wanted: Any, apart: bool) -> None:
+        self._picks, self._wanted = picks, wanted
+        count, width = wanted.shape
+        if apart:
+            self._parts: list[Any] = [np.empty((count, *form.shape), form.dtype) for _ in range(width)]
+            self._results = self._parts
+        else:
+            self._results = [np.empty((count, width, *form.shape), form.dtype)]
+            self._parts = [self._results[0][:, number] for number in range(width)]
+
+    def fill(self, column: Any, begin: int, end: int) -> None:
+        """Takes the rows of one block."""
+        for place, row in zip(self._picks.order[begin:end].tolist(), self._wanted[begin:end].tolist()):
+            for part, number in zip(self._parts, row):
+                part[place] = column[number]
+
+    def results(self) -> list[Any]:
+        """As `Steps.gather` gives them."""
+        return self._results
 
 
 class Steps:
@@ -135,33 +182,15 @@ class Steps:
             are nobody else's, in dicts and tuples as the values have them. What does not stack is a list of n lists of
             w, or of n.
         """
-        jobs, results = [], {}
+        targets = {}
         for path, form in self._stacked.items():
-            wanted = rows[path[0]] + self._bases[path][picks.segments][:, None]
-            count, width = wanted.shape
-            is_large = row_bytes(*form) >= _LARGE
-            shape = (width, count) if is_large and apart else (count, width)
-            out: Any = np.empty((*shape, *form.shape), form.dtype)
-            places = (out.swapaxes(0, 1) if apart else out) if is_large else None
-            jobs.append((path, wanted, out, places))
-            results[path] = list(out) if is_large and apart else [out]
+            kind = _Bulk if row_bytes(form.dtype, form.shape) < _LARGE else _OneByOne
+            targets[path] = kind(form, picks, rows[path[0]] + self._bases[path][picks.segments][:, None], apart)
         for block, begin, end in picks.runs:
             columns = self._columns(block, picks.segments[begin])
-            for path, wanted, out, places in jobs:
-                if places is None:
-                    # Nothing needs to be clipped, but NumPy fills `out` straight only if it need not raise halfway.
-                    columns[path].take(wanted[begin:end], 0, out[begin:end], "clip")
-                else:
-                    for place, row in zip(picks.order[begin:end].tolist(), wanted[begin:end].tolist()):
-                        for number, one in enumerate(row):
-                            places[place, number] = columns[path][one]
-        for path, wanted, out, places in jobs:
-            if places is None and apart:
-                count, width = wanted.shape
-                flat = out.reshape(count * width, *out.shape[2:])
-                results[path] = [flat.take(picks.back * width + number, 0) for number in range(width)]
-            elif places is None:
-                results[path] = [out.take(picks.back, 0)]
+            for path, target in targets.items():
+                target.fill(columns[path], begin, end)
+        results = {path: target.results() for path, target in targets.items()}
         read: dict[int, Episode] = {}
         for path in self._listed:
             head = self._head[picks.segments][:, None] if path[0] == "observations" else 0

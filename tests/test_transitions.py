@@ -160,7 +160,8 @@ def test_transitions_of_every_case_are_what_the_episodes_say(record):
 def test_two_episodes_of_one_kind_stack_as_one_does(record, name):
     directory = record(CASES[name], CASES[name])
     check(TraceRecordingReader(directory))
-    check_windows(TraceRecordingReader(directory), 2, 1, True)
+    if "of 31 dimensions" not in name:  # windows have two more, beyond what NumPy 1 can
+        check_windows(TraceRecordingReader(directory), 2, 1, True)
 
 
 @pytest.mark.parametrize("directory", RECORDINGS, ids=lambda path: path.name)
@@ -333,6 +334,13 @@ def test_what_differs_between_episodes_is_a_list_whatever_is_asked_for(record, t
     view = reader.select([1])
     assert view.transitions[:].observations["v"].dtype == "float64"
     check(view)
+
+
+def test_episodes_of_other_structure_give_lists(record):
+    kinds = ("arrays of float32", "dicts", "tuples", "text", "dicts in dicts", "tuples in tuples", "dicts in tuples")
+    for one in kinds:
+        for other in kinds:
+            check(TraceRecordingReader(record(CASES[f"observations: {one}"], CASES[f"observations: {other}"])))
 
 
 def test_flags_that_are_unknown_anywhere_are_lists_with_none(tmp_path):
