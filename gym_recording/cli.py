@@ -1,4 +1,4 @@
-"""The program `gym-recording`: records an environment, says what is in a recording, checks and repairs one.
+"""The program `gym-recording`: records an environment, says what is in a recording, checks, shows and repairs one.
 
 A command is a function from parsed arguments to an exit code. What goes wrong is one line on stderr, no traceback. What
 is printed comes from files and is untrusted: it goes through `_say`. The format is not known here.
@@ -13,6 +13,8 @@ import importlib.util
 import json
 import os
 import sys
+import threading
+import webbrowser
 from typing import Any, Callable, Sequence
 
 import numpy as np
@@ -25,6 +27,7 @@ from .info import INFO_KEYS, counted, info_lines, summary
 from .playback import TraceRecordingReader
 from .repair import repair_recording
 from .spaces import LIBRARIES
+from .viewer import RecordingServer, whole_page
 from .wrappers import TraceRecordingWrapper
 from .wrappers.api import make_arguments, reset, seed_samples, split_step
 
@@ -82,6 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("--json", action="store_true", help="as one JSON object")
     check = add("check", _check, "check a recording against every rule of the format, checksums included")
     check.add_argument("directory", metavar="DIRECTORY")
+    view = add("view", _view, "show a recording in the browser")
+    view.add_argument("directory", metavar="DIRECTORY", nargs="?")
+    view.add_argument(
+        "--port", metavar="N", type=_at_least(0), default=0, help="of 127.0.0.1; default: any that is free"
+    )
+    view.add_argument("--no-browser", action="store_true", help="only print the URL")
+    view.add_argument("--page", metavar="FILE", help="write the page as one HTML file, which opens folders by itself")
     repair = add("repair", _repair, "finish what a writer that died left behind")
     repair.add_argument("directory", metavar="DIRECTORY")
     repair.add_argument(
@@ -187,6 +197,23 @@ def _check(args: argparse.Namespace) -> int:
     )
     _say(f"checked {', '.join(counts)}: {counted(len(problems), 'problem')}")
     return 1 if problems else 0
+
+
+def _view(args: argparse.Namespace) -> int:
+    if (args.directory is None) == (args.page is None):
+        _fail("view: give either DIRECTORY or --page FILE")
+        return 2
+    if args.page is not None:
+        files.put(*os.path.split(args.page), [whole_page().encode()], sync=False)
+        _say(f"wrote {args.page}")
+        return 0
+    with RecordingServer(args.directory, args.port) as server:
+        _say(server.url)
+        sys.stdout.flush()
+        if not args.no_browser:  # in a thread: one for the terminal does not return before it is closed
+            threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
+        server.serve_forever()
+    return 0
 
 
 def _repair(args: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from typing import Any, Iterable, Sequence, Union
+from typing import Any, BinaryIO, Iterable, Sequence, Union
 
 from .errors import TraceError
 
@@ -290,6 +290,15 @@ def _open_regular(directory: str, name: str) -> int:
         os.close(descriptor)
         raise TraceError("cannot be opened", file=name, expected="a regular file")
     return descriptor
+
+
+def open_file(directory: str, name: str) -> BinaryIO:
+    """A file, to read.
+
+    Raises:
+        FileNotFoundError, TraceError: as `read`.
+    """
+    return open(_open_regular(directory, name), "rb")
 
 
 def read(directory: str, name: str, limit: int | None = None) -> bytes:

@@ -1,0 +1,295 @@
+/** The page: what is opened, what is shown of it, and the keys. The address keeps the place: `#episode=12&step=30`. */
+
+import { Catalogue } from "./catalogue.js";
+import { icon, iconButton, make } from "./dom.js";
+import { EpisodeView } from "./episode.js";
+import { parseFilter } from "./filter.js";
+import { makeHelp } from "./help.js";
+import { List } from "./list.js";
+import { Overview } from "./overview.js";
+import { chosen, dropped, served } from "./place.js";
+import { describe, describeAll } from "./problem.js";
+import { initTheme, switchTheme } from "./theme.js";
+
+/** @typedef {import("./catalogue.js").Row} Row */
+/** @typedef {import("./place.js").Place} Place */
+
+const WAIT = 1500; // ms between two looks; a look that took long is followed by a longer wait
+const REDRAW = 400; // ms between two drawings while episodes come in
+
+/** @type {Catalogue | null} */
+let catalogue = null;
+/** @type {Row | null} */
+let current = null;
+let steps = 0; // of the address: where the episode is
+
+const name = make("span", { class: "name" });
+const status = make("span", { class: "status", role: "status" });
+const progress = make("progress", { hidden: true, "aria-label": "reading the episodes" });
+const problems = make("div");
+const filter = make("input", {
+  type: "search",
+  placeholder: "Filter:  length>100  return<0  ended_by:reset",
+  "aria-label": "filter",
+  spellcheck: "false",
+  autocomplete: "off",
+});
+const filterNote = make("span", { class: "filter-note", role: "status" });
+const list = new List((row) => go(row, 0));
+const overview = new Overview((row) => go(row, 0));
+const view = new EpisodeView({ onstep, onmove: move, onclose: () => go(null, 0) });
+const help = makeHelp();
+const input = make("input", { type: "file", webkitdirectory: true, multiple: true, class: "hidden", "aria-label": "folder" });
+const choose = make("button", { type: "button", class: "main-button", onclick: () => input.click() }, icon("folder"), "Choose a folder");
+const welcome = make("section", { class: "welcome" });
+const main = make("main");
+
+function build() {
+  const tools = make(
+    "div",
+    { class: "tools" },
+    iconButton("folder", "open a folder", "", () => input.click()),
+    iconButton("theme", "light or dark", "t", () => (switchTheme(), redraw())),
+    iconButton("help", "help", "?", () => help.showModal()),
+  );
+  const header = make("header", { class: "top" }, make("h1", {}, "gym_recording"), name, status, progress, tools);
+  const aside = make("section", { class: "episodes", "aria-label": "episodes" });
+  aside.append(overview.element, make("div", { class: "filter" }, filter, filterNote), list.element);
+  const content = make("div", { class: "content" }, aside, view.element);
+  main.replaceChildren(welcome, problems, content);
+  document.body.append(header, main, help, input);
+}
+
+function redraw() {
+  overview.redraw();
+  view.redraw();
+}
+
+// ---- what is open
+
+/** @param {Place} place */
+async function openPlace(place) {
+  const opened = new Catalogue(place);
+  catalogue = opened;
+  current = null;
+  view.close();
+  let drawn = 0;
+  for (;;) {
+    const start = performance.now();
+    try {
+      const isChanged = await opened.look(() => {
+        if (opened !== catalogue) return;
+        if (opened.isRead || performance.now() - drawn > REDRAW) {
+          showRows();
+          drawn = performance.now();
+        }
+      });
+      if (opened !== catalogue) return;
+      if (isChanged) await follow();
+      else showStatus();
+    } catch (error) {
+      if (opened !== catalogue) return;
+      if (!opened.isRead) showWelcome(error);
+      showStatus(String(/** @type {any} */ (error).message ?? error));
+    }
+    if (!place.versions) return;
+    await new Promise((resolve) => setTimeout(resolve, Math.max(WAIT, 3 * (performance.now() - start))));
+    while (document.hidden) await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
+    if (opened !== catalogue) return;
+  }
+}
+
+/** Shows the open episode again if it has grown; or the one that the address names. */
+async function follow() {
+  if (!current) return showAddress();
+  const row = catalogue?.rows.find(({ key }) => key === current?.key);
+  if (!row) return;
+  const isSame = row.version === current.version;
+  current = row;
+  if (!isSame) await showEpisode(row, view.player.isAtEnd ? Infinity : view.player.step);
+  else setAddress(false);
+}
+
+function showRows() {
+  if (!catalogue) return;
+  const { test, problem } = parseFilter(filter.value);
+  const rows = filter.value.trim() ? catalogue.rows.filter(test) : [...catalogue.rows];
+  list.show(rows);
+  overview.show(rows);
+  overview.mark(current?.key ?? null);
+  filterNote.textContent = problem || (rows.length === catalogue.rows.length ? "" : `${counted(rows.length)} of ${counted(catalogue.rows.length)}`);
+  filterNote.classList.toggle("wrong", problem !== "");
+  const { isRead, total } = catalogue;
+  progress.hidden = isRead || !total;
+  progress.max = Math.max(1, total);
+  progress.value = catalogue.rows.length;
+  const isOpen = problems.querySelector("details")?.open ?? false;
+  problems.replaceChildren(...(catalogue.problems.length ? [describeAll(catalogue.problems)] : []));
+  const details = problems.querySelector("details");
+  if (details) details.open = isOpen;
+  showWelcome();
+  showStatus();
+}
+
+/** @param {number} number */
+const counted = (number) => number.toLocaleString("en");
+
+/** @param {string} [trouble] */
+function showStatus(trouble) {
+  if (!catalogue) return;
+  const { recording, rows, place } = catalogue;
+  const count = recording?.traces.length ?? 0;
+  const sum = rows.reduce((sum, { length }) => sum + (length ?? 0), 0);
+  const parts = [`${counted(rows.length)} episodes`, `${counted(sum)} steps`, `${count} ${count === 1 ? "trace" : "traces"}`];
+  const isOver = recording?.traces.every(({ closed, repaired }) => closed || repaired) ?? false;
+  name.textContent = place.name;
+  document.title = place.name ? `${place.name} – gym_recording` : "gym_recording";
+  status.textContent = trouble ? `not up to date: ${trouble}` : rows.length ? parts.join(" · ") : "";
+  status.classList.toggle("live", !trouble && place.versions !== null && !isOver && count > 0);
+  status.classList.toggle("wrong", Boolean(trouble));
+  status.title = status.classList.contains("live") ? "the page follows what is being recorded" : "";
+}
+
+/**
+ * What there is to say where there is nothing to show.
+ * @param {unknown} [error]
+ */
+function showWelcome(error) {
+  const isEmpty = !catalogue || (catalogue.isRead && !catalogue.rows.length);
+  document.body.dataset.view = isEmpty || error ? "welcome" : current ? "episode" : "episodes";
+  welcome.replaceChildren();
+  if (error) welcome.append(make("h2", {}, "This cannot be opened"), describe(error), choose);
+  else if (!catalogue) {
+    welcome.append(
+      make("h2", {}, "Open a recording"),
+      make("p", {}, "Drop its folder here, or choose it. It stays on this machine."),
+      choose,
+    );
+  } else if (isEmpty) {
+    const text = catalogue.place.versions ? "Nothing is recorded here yet" : "There is no recording in this folder";
+    const hint = "A recording is a folder with files that are called openaigym.trace.… Its episodes show here when they are written.";
+    welcome.append(make("h2", {}, text), make("p", {}, hint), choose);
+  }
+}
+
+// ---- which episode
+
+/**
+ * @param {Row | null} row null: all episodes
+ * @param {number} step
+ */
+async function go(row, step) {
+  const isOther = row?.key !== current?.key;
+  current = row;
+  steps = step;
+  if (isOther) setAddress(true);
+  await showEpisode(row, step);
+}
+
+/**
+ * @param {Row | null} row
+ * @param {number} step
+ */
+async function showEpisode(row, step) {
+  document.body.dataset.view = row ? "episode" : "episodes";
+  list.select(row?.key ?? null);
+  overview.mark(row?.key ?? null);
+  if (row && catalogue?.recording) await view.open(catalogue.recording, row, step);
+  else view.close();
+}
+
+/** @param {number} by */
+function move(by) {
+  const row = list.neighbour(by);
+  if (row) go(row, 0);
+}
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let later;
+/** @param {number} step */
+function onstep(step) {
+  steps = step;
+  later ??= setTimeout(() => ((later = undefined), setAddress(false)), 300); // browsers allow few changes a second
+}
+
+/** @param {boolean} isNew whether the back button comes back to what was before */
+function setAddress(isNew) {
+  const hash = current ? `#episode=${current.number}${steps ? `&step=${steps}` : ""}` : "#";
+  if (hash === (location.hash || "#")) return;
+  history[isNew ? "pushState" : "replaceState"](null, "", hash);
+}
+
+/** Goes where the address says. */
+async function showAddress() {
+  const parameters = new URLSearchParams(location.hash.slice(1));
+  const number = parameters.get("episode");
+  const row = (number !== null && catalogue?.find(Number(number))) || null;
+  current = row;
+  steps = Number(parameters.get("step")) || 0;
+  if (catalogue?.isRead && !catalogue.rows.length) return;
+  await showEpisode(row, steps);
+}
+
+// ---- keys, and what is dropped
+
+/** @type {Record<string, () => void>} */
+const EPISODE_KEYS = {
+  " ": () => view.player.toggle(),
+  ArrowRight: () => view.player.go(view.player.step + 1),
+  ArrowLeft: () => view.player.go(view.player.step - 1),
+  "shift ArrowRight": () => view.player.go(view.player.step + 10),
+  "shift ArrowLeft": () => view.player.go(view.player.step - 10),
+  Home: () => view.player.go(0),
+  End: () => view.player.go(Infinity),
+  "+": () => view.player.changeRate(1),
+  "=": () => view.player.changeRate(1),
+  "-": () => view.player.changeRate(-1),
+  n: () => move(1),
+  p: () => move(-1),
+  Escape: () => go(null, 0),
+};
+/** @type {Record<string, () => void>} */
+const KEYS = {
+  "?": () => help.showModal(),
+  t: () => (switchTheme(), redraw()),
+  "/": () => filter.focus(),
+  l: () => list.body.focus(),
+};
+
+/** @param {KeyboardEvent} event */
+function onkey(event) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.ctrlKey || event.metaKey || event.altKey || help.open || event.defaultPrevented) return;
+  const isRange = target instanceof HTMLInputElement && target.type === "range";
+  if (event.key === "Escape" && target === filter && filter.value) return;
+  if (!isRange && target.matches("input, select, textarea")) {
+    if (event.key === "Escape") target.blur();
+    return;
+  }
+  if (event.key === " " && target.matches("button, summary")) return; // they have their own use for it
+  const key = event.shiftKey && event.key.startsWith("Arrow") ? `shift ${event.key}` : event.key;
+  const action = KEYS[key] ?? (current ? EPISODE_KEYS[key] : undefined);
+  if (!action) return;
+  event.preventDefault();
+  action();
+}
+
+/** @param {DragEvent} event */
+async function ondrop(event) {
+  event.preventDefault();
+  document.body.classList.remove("dropping");
+  if (event.dataTransfer?.types.includes("Files")) openPlace(await dropped(event.dataTransfer));
+}
+
+build();
+initTheme(redraw);
+filter.addEventListener("input", () => requestAnimationFrame(showRows));
+input.addEventListener("change", () => input.files?.length && openPlace(chosen(input.files)));
+addEventListener("keydown", onkey);
+addEventListener("popstate", () => catalogue && showAddress());
+addEventListener("dragover", (event) => (event.preventDefault(), document.body.classList.add("dropping")));
+addEventListener("dragleave", (event) => event.relatedTarget ?? document.body.classList.remove("dropping"));
+addEventListener("drop", ondrop);
+const where = /** @type {HTMLMetaElement | null} */ (document.querySelector('meta[name="recording"]'))?.content;
+showWelcome();
+if (where) openPlace(served(new URL(where, location.href)));

@@ -1,0 +1,95 @@
+/** What was at a step: the values of observation, action, reward and info, as trees. */
+
+import { make } from "./dom.js";
+import { leavesOf } from "./leaf.js";
+import { kind, text } from "./value.js";
+
+/** @typedef {import("./leaf.js").Leaf} Leaf */
+/** @typedef {import("./leaf.js").Node} Node */
+/** @typedef {{title: string, node: Node, note: (step: number) => string, offset?: number}} Section */
+
+const OPEN = 24; // nodes; beyond, what is inside of a node is shown when that is opened
+
+/** The values at a step. The elements are made once; a step changes their texts. */
+export class Panel {
+  /** @type {{leaf: Leaf, kind: HTMLElement, value: HTMLElement, details: HTMLElement[], offset: number}[]} */
+  #leaves = [];
+  /** @type {(() => void)[]} */
+  #notes = [];
+  #step = 0;
+
+  /** @param {Section[]} sections */
+  constructor(sections) {
+    this.sections = sections;
+    this.element = make("section", { class: "panel", "aria-label": "values at this step" });
+    for (const [i, { title, node, offset = 0 }] of sections.entries()) {
+      const about = make("span", { class: "panel-note" });
+      this.#notes.push(() => (about.textContent = this.sections[i].note(this.#step)));
+      const inside = node.leaf ? this.#leaf("", node.leaf, offset) : make("div", {}, ...this.#inside(node, [], offset));
+      this.element.append(make("h3", {}, title, about), inside);
+    }
+  }
+
+  /**
+   * Takes other values for the same leaves: the episode has grown.
+   * @param {Section[]} sections
+   */
+  replace(sections) {
+    this.sections = sections;
+    sections.flatMap(({ node }) => leavesOf(node)).forEach((leaf, i) => (this.#leaves[i].leaf = leaf));
+  }
+
+  /**
+   * @param {Node} node
+   * @param {HTMLElement[]} above
+   * @param {number} offset
+   * @returns {HTMLElement[]}
+   */
+  #inside(node, above, offset) {
+    return node.nodes.map((inner) => {
+      if (inner.leaf) return this.#leaf(inner.name, inner.leaf, offset, above);
+      const details = make("details", { open: node.nodes.length <= OPEN }, make("summary", {}, inner.name));
+      details.append(...this.#inside(inner, [...above, details], offset));
+      details.addEventListener("toggle", () => details.open && this.show(this.#step));
+      return details;
+    });
+  }
+
+  /**
+   * @param {string} name
+   * @param {Leaf} leaf
+   * @param {number} offset
+   * @param {HTMLElement[]} details in which it is
+   */
+  #leaf(name, leaf, offset, details = []) {
+    const parts = { kind: make("span", { class: "leaf-kind" }), value: make("span", { class: "leaf-value" }) };
+    this.#leaves.push({ leaf, details, offset, ...parts });
+    const label = name ? make("span", { class: "leaf-name" }, name) : null;
+    return make("div", { class: "leaf" }, label, parts.kind, parts.value);
+  }
+
+  /**
+   * Shows the values of a step.
+   * @param {number} step
+   */
+  async show(step) {
+    this.#step = step;
+    for (const note of this.#notes) note();
+    const open = this.#leaves.filter(({ details }) => details.every((element) => /** @type {any} */ (element).open));
+    await Promise.all(
+      open.map(async ({ leaf, kind: about, value, offset }) => {
+        let [shown, what, isAbsent] = ["", "", false];
+        try {
+          const found = await leaf.at(step - offset);
+          [shown, what, isAbsent] = found === undefined ? ["none", "", true] : [text(found), kind(found), false];
+        } catch (error) {
+          [shown, isAbsent] = [String(/** @type {any} */ (error).message ?? error), true];
+        }
+        if (step !== this.#step) return;
+        if (value.textContent !== shown) value.textContent = shown;
+        if (about.textContent !== what) about.textContent = what;
+        value.classList.toggle("absent", isAbsent);
+      }),
+    );
+  }
+}
