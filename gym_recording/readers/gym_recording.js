@@ -2079,7 +2079,8 @@ export class Recording {
     const bytes = start < end ? await this.#source.bytes(blob, start, end) : new Uint8Array(0);
     if (bytes === null) throw missingBlob(blob);
     if (bytes.length !== end - start) {
-      throw new TraceError("the array is not wholly there", { file, expected, found: `${start + bytes.length} bytes` });
+      const found = `${bytes.length ? "" : "at most "}${start + bytes.length} bytes`;
+      throw new TraceError("the array is not wholly there", { file, expected, found });
     }
     return bytes;
   }

@@ -29,6 +29,7 @@ import { open, TraceArray, TraceError } from "../readers/gym_recording.js";
 
 /** @typedef {{version: string, rows: Row[]}} Known */
 
+const AHEAD = 3; // batches: a server is never without work, and little is in memory
 const pause = () => new Promise((resolve) => setTimeout(resolve));
 
 /** The rows of a recording, and what is wrong with it. */
@@ -70,15 +71,15 @@ export class Catalogue {
     const problems = /** @type {TraceError[]} */ (recording.traces.map(({ error }) => error).filter(Boolean));
     if (isFirst) [this.recording, this.rows, this.problems] = [recording, rows, problems]; // they show as they come
     let start = 0;
+    const ahead = readAhead(recording, (file, count) => {
+      const version = versions.get(file) ?? "";
+      const found = this.#known.get(file);
+      return found && found.version === version && found.rows.length === count && !found.rows.some(({ error }) => error) ? found : version;
+    });
     for (const [index, trace] of recording.traces.entries()) {
       const name = nameOf(trace, index, recording.traces.length);
       for (const batch of trace.batches) {
-        const version = versions.get(batch.file) ?? "";
-        let found = this.#known.get(batch.file);
-        if (!found || found.version !== version || found.rows.length !== batch.count) {
-          found = { version, rows: await read(recording, batch, trace, version) };
-          await pause();
-        }
+        const found = /** @type {Known} */ ((await ahead.next()).value);
         known.set(batch.file, found);
         for (const [i, row] of found.rows.entries()) {
           rows.push(Object.assign(row, { number: start + i, trace, name }));
@@ -102,6 +103,28 @@ export class Catalogue {
     const row = this.rows[number]; // where it is, if no row stands for many
     return row?.number === number ? row : this.rows.find((row) => row.number <= number && number < row.number + row.count);
   }
+}
+
+/**
+ * What the batches have, one after the other; a few are read before they are asked for.
+ * @param {Recording} recording
+ * @param {(file: string, count: number) => Known | string} knownOf a batch, or its version, if it is to be read
+ * @returns {AsyncGenerator<Known>}
+ */
+async function* readAhead(recording, knownOf) {
+  /** @type {Promise<Known>[]} */
+  const waiting = [];
+  for (const trace of recording.traces) {
+    for (const batch of trace.batches) {
+      const known = knownOf(batch.file, batch.count);
+      const reading = async (/** @type {string} */ version) => ({ version, rows: await read(recording, batch, trace, version) });
+      waiting.push(typeof known === "string" ? reading(known) : Promise.resolve(known));
+      if (waiting.length <= AHEAD) continue;
+      yield /** @type {Promise<Known>} */ (waiting.shift());
+      if (typeof known === "string") await pause();
+    }
+  }
+  yield* waiting;
 }
 
 /**

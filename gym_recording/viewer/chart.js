@@ -22,6 +22,7 @@ import uPlot from "./uplot/uPlot.esm.js";
  * @property {(index: number) => void} [onclick]
  * @property {(range: [number, number] | null) => void} [onzoom] null: all.
  * @property {(index: number) => string} [where] what an index is called, for the legend.
+ * @property {() => [number, number]} [extent] of the x axis when all is shown; default: that of the xs.
  * @property {(line: number, index: number) => Promise<string> | string} [value] as the legend has it.
  */
 
@@ -66,6 +67,7 @@ export class Chart {
     const head = make("figcaption", {}, name, this.#where, make("ul", {}, ...legend));
     this.element = make("figure", { class: "chart" }, head, this.plot);
     this.#plot = new uPlot(this.#options(height), this.#data(), this.plot);
+    if (hooks.extent) this.zoom(null);
     this.#plot.over.append(this.#mark);
     this.#listen(this.#plot.over);
     this.observer = new ResizeObserver(([{ contentRect }]) => {
@@ -110,7 +112,7 @@ export class Chart {
     return {
       width: 400,
       height,
-      padding: [8, 8, 0, 0],
+      padding: [8, 16, 0, 0],
       legend: { show: false },
       scales: { x: { time: false, range: (_, min, max) => (min === max ? [min - 1, max + 1] : [min, max]) } },
       axes: [
@@ -206,7 +208,7 @@ export class Chart {
    */
   zoom(range) {
     this.#range = range;
-    const [min, max] = range ?? [this.xs[0] ?? 0, this.xs[this.xs.length - 1] ?? 1];
+    const [min, max] = range ?? this.hooks.extent?.() ?? [this.xs[0] ?? 0, this.xs[this.xs.length - 1] ?? 1];
     this.#plot.batch(() => {
       this.#plot.setData(this.#data(), false);
       this.#plot.setScale("x", { min, max });

@@ -50,7 +50,7 @@ export class EpisodeView {
       this.facts,
       iconButton("close", "all episodes", "esc", () => hooks.onclose()),
     );
-    this.element = make("article", { class: "episode", "aria-label": "episode" }, head, this.body, this.player.element);
+    this.element = make("article", { class: "episode-view", "aria-label": "episode" }, head, this.body, this.player.element);
   }
 
   /**
@@ -71,11 +71,13 @@ export class EpisodeView {
       const episode = row.error ? null : await recording.episode(number, { later: isReadLater });
       if (turn !== this.#turn) return;
       if (!episode) throw row.error;
+      this.player.element.hidden = false;
       this.#facts(row, episode);
       await this.#fill(row, episode, step);
     } catch (error) {
       if (turn !== this.#turn) return;
       if (!(error instanceof TraceError)) console.error(error);
+      this.player.element.hidden = true;
       this.#facts(row, null);
       this.#empty(describe(error));
     } finally {
@@ -93,6 +95,7 @@ export class EpisodeView {
     const films = filmsOf(episode, sections);
     const charted = CHARTED.flatMap((wanted) => sections.filter(({ title }) => title === wanted));
     const shape = JSON.stringify([row.key, sections.map(({ title, node }) => [title, leavesOf(node).map(shapeOf)])]);
+    this.player.count = Math.max(1, episode.observations.length); // by it the charts have their extent
     const positions = Math.max(1, episode.observations.length);
     if (shape === this.#shape) {
       // The same, grown: what people see stays where it is.
@@ -116,6 +119,7 @@ export class EpisodeView {
     const hooks = {
       onhover: (step) => this.player.isPlaying || this.player.go(step),
       onclick: (step) => this.player.go(step),
+      extent: () => [0, this.player.count - 1],
       onzoom: (range) => this.#slots.forEach((slot) => slot.zoom(range)),
     };
     for (const section of charted) {

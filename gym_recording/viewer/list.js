@@ -98,6 +98,7 @@ export class List {
     this.element.classList.toggle("no-lane", !some(({ lane }) => lane !== null));
     this.element.classList.toggle("no-trace", !some((row) => row.name !== rows[0].name));
     this.element.setAttribute("aria-rowcount", String(rows.length + 1));
+    this.space.style.height = `${this.#height}px`;
     this.draw();
   }
 
@@ -122,16 +123,23 @@ export class List {
     const at = this.rows.findIndex(({ key }) => key === this.#active);
     const { clientHeight } = this.body;
     if (at >= 0 && clientHeight) {
-      const top = at * HEIGHT * this.#scale;
-      const [first, last] = [this.body.scrollTop, this.body.scrollTop + clientHeight - HEIGHT];
-      if (top < first || top > last) this.body.scrollTop = top - clientHeight / 2 + HEIGHT / 2;
+      const top = at * HEIGHT;
+      const first = this.body.scrollTop * this.#ratio;
+      if (top < first || top > first + clientHeight - HEIGHT)
+        this.body.scrollTop = (top - clientHeight / 2 + HEIGHT / 2) / this.#ratio;
     }
     this.draw();
   }
 
-  /** Beyond the tallest element, a pixel of scrolling is more than one of rows. */
-  get #scale() {
-    return Math.min(1, TALLEST / Math.max(1, this.rows.length * HEIGHT));
+  /** The height of all rows, but no more than elements may have. */
+  get #height() {
+    return Math.min(TALLEST, this.rows.length * HEIGHT);
+  }
+
+  /** How many pixels of rows one of scrolling is: 1, unless there are more than an element can hold. */
+  get #ratio() {
+    const { clientHeight } = this.body;
+    return this.#height < TALLEST ? 1 : (this.rows.length * HEIGHT - clientHeight) / (TALLEST - clientHeight);
   }
 
   /** Draws the rows in sight, once before the next frame. */
@@ -146,9 +154,7 @@ export class List {
 
   #draw() {
     const { scrollTop, clientHeight } = this.body;
-    const scale = this.#scale;
-    this.space.style.height = `${this.rows.length * HEIGHT * scale}px`;
-    const top = scrollTop / scale / HEIGHT;
+    const top = (scrollTop * this.#ratio) / HEIGHT;
     const first = Math.max(0, Math.floor(top) - BEYOND);
     const last = Math.min(this.rows.length, Math.ceil(top + clientHeight / HEIGHT) + BEYOND);
     const offset = scrollTop - top * HEIGHT;

@@ -22,6 +22,7 @@ let catalogue = null;
 /** @type {Row | null} */
 let current = null;
 let steps = 0; // of the address: where the episode is
+let isAwaited = false; // whether the address names an episode that is not read yet
 
 const name = make("span", { class: "name" });
 const status = make("span", { class: "status", role: "status" });
@@ -72,6 +73,7 @@ async function openPlace(place) {
   const opened = new Catalogue(place);
   catalogue = opened;
   current = null;
+  isAwaited = true;
   view.close();
   let drawn = 0;
   for (;;) {
@@ -83,6 +85,7 @@ async function openPlace(place) {
           showRows();
           drawn = performance.now();
         }
+        if (isAwaited && (opened.isRead || addressed())) showAddress();
       });
       if (opened !== catalogue) return;
       if (isChanged) await follow();
@@ -101,7 +104,7 @@ async function openPlace(place) {
 
 /** Shows the open episode again if it has grown; or the one that the address names. */
 async function follow() {
-  if (!current) return showAddress();
+  if (!current) return;
   const row = catalogue?.rows.find(({ key }) => key === current?.key);
   if (!row) return;
   const isSame = row.version === current.version;
@@ -144,7 +147,8 @@ function showStatus(trouble) {
   const isOver = recording?.traces.every(({ closed, repaired }) => closed || repaired) ?? false;
   name.textContent = place.name;
   document.title = place.name ? `${place.name} – gym_recording` : "gym_recording";
-  status.textContent = trouble ? `not up to date: ${trouble}` : rows.length ? parts.join(" · ") : "";
+  const text = trouble ? `not up to date: ${trouble}` : rows.length ? parts.join(" · ") : "";
+  if (status.textContent !== text) status.textContent = text; // else it would be read out at each look
   status.classList.toggle("live", !trouble && place.versions !== null && !isOver && count > 0);
   status.classList.toggle("wrong", Boolean(trouble));
   status.title = status.classList.contains("live") ? "the page follows what is being recorded" : "";
@@ -167,7 +171,7 @@ function showWelcome(error) {
     );
   } else if (isEmpty) {
     const text = catalogue.place.versions ? "Nothing is recorded here yet" : "There is no recording in this folder";
-    const hint = "A recording is a folder with files that are called openaigym.trace.… Its episodes show here when they are written.";
+    const hint = "A recording is a folder of files whose names begin with openaigym.trace. Episodes show here when they are written.";
     welcome.append(make("h2", {}, text), make("p", {}, hint), choose);
   }
 }
@@ -180,6 +184,7 @@ function showWelcome(error) {
  */
 async function go(row, step) {
   const isOther = row?.key !== current?.key;
+  isAwaited = false;
   current = row;
   steps = step;
   if (isOther) setAddress(true);
@@ -219,13 +224,18 @@ function setAddress(isNew) {
   history[isNew ? "pushState" : "replaceState"](null, "", hash);
 }
 
+/** The row that the address names, if it is read. */
+function addressed() {
+  const number = new URLSearchParams(location.hash.slice(1)).get("episode");
+  return (number !== null && catalogue?.find(Number(number))) || null;
+}
+
 /** Goes where the address says. */
 async function showAddress() {
-  const parameters = new URLSearchParams(location.hash.slice(1));
-  const number = parameters.get("episode");
-  const row = (number !== null && catalogue?.find(Number(number))) || null;
+  const row = addressed();
+  isAwaited = false;
   current = row;
-  steps = Number(parameters.get("step")) || 0;
+  steps = Number(new URLSearchParams(location.hash.slice(1)).get("step")) || 0;
   if (catalogue?.isRead && !catalogue.rows.length) return;
   await showEpisode(row, steps);
 }

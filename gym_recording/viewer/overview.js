@@ -27,7 +27,7 @@ export class Overview {
 
   /** @param {Row[]} rows */
   show(rows) {
-    this.#rows = rows.filter(({ error }) => !error).sort((a, b) => a.number - b.number);
+    this.#rows = [...rows].sort((a, b) => a.number - b.number); // of one that cannot be read there is a gap
     const xs = this.#rows.map(({ number }) => number);
     const [returns, lengths] = [this.#rows.map((row) => row.return ?? NaN), this.#rows.map(({ length }) => length ?? NaN)];
     const isMany = xs.length > MANY;

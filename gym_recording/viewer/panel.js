@@ -81,7 +81,8 @@ export class Panel {
         let [shown, what, isAbsent] = ["", "", false];
         try {
           const found = await leaf.at(step - offset);
-          [shown, what, isAbsent] = found === undefined ? ["none", "", true] : [text(found), kind(found), false];
+          if (found === undefined) [shown, isAbsent] = ["none", true];
+          else [shown, what] = [leaf.picture ? "" : text(found), kind(found)];
         } catch (error) {
           [shown, isAbsent] = [String(/** @type {any} */ (error).message ?? error), true];
         }

@@ -77,6 +77,7 @@ class RecordingServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = _IDLE
+    disable_nagle_algorithm = True  # headers and body are two writes: the second would wait 40 ms for the first
     server: RecordingServer
 
     def version_string(self) -> str:

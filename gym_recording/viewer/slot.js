@@ -90,6 +90,7 @@ export class Slot {
       onhover: (index) => this.hooks.onhover?.(stepOf(index)),
       onclick: (index) => this.hooks.onclick?.(stepOf(index)),
       onzoom: (range) => this.hooks.onzoom?.(range),
+      extent: this.hooks.extent,
       // Of the sum there is no other than the float; all else is shown as it was recorded.
       value: async (line, index) =>
         this.isSum
