@@ -225,8 +225,8 @@ export class Chart {
     this.#where.textContent = index < 0 ? "" : (this.hooks.where?.(index) ?? "");
     this.#values.forEach(async (element, line) => {
       const { values } = this.lines[line];
-      const shown = this.hooks.value?.(line, index) ?? String(values[index] ?? "");
-      const text = index < 0 || index >= values.length ? "" : await shown;
+      let text = "";
+      if (index >= 0 && index < values.length) text = await (this.hooks.value?.(line, index) ?? String(values[index]));
       if (this.#index === index) element.textContent = text;
     });
   }

@@ -69,6 +69,7 @@ export class EpisodeView {
     try {
       const number = row.error ? NaN : row.number;
       const episode = row.error ? null : await recording.episode(number, { later: isReadLater });
+      clearTimeout(waiting);
       if (turn !== this.#turn) return;
       if (!episode) throw row.error;
       this.player.element.hidden = false;

@@ -36,7 +36,7 @@ const filter = make("input", {
   autocomplete: "off",
 });
 const filterNote = make("span", { class: "filter-note", role: "status" });
-const list = new List((row) => go(row, 0));
+const list = new List((row) => (go(row, 0), view.title.focus())); // from here on, keys are the episode's
 const overview = new Overview((row) => go(row, 0));
 const view = new EpisodeView({ onstep, onmove: move, onclose: () => go(null, 0) });
 const help = makeHelp();

@@ -36,7 +36,7 @@ export class Slot {
     this.isSum = isSum;
     this.offset = offset;
     this.#components = Array.from({ length: Math.min(leaf.count, COLORS) }, (_, i) => i);
-    this.note = make("p", { class: "slot-note", role: "status" });
+    this.note = make("p", { class: "slot-note", role: "status" }, name);
     this.element = make("div", { class: "slot" }, this.note);
     if (leaf.count > COLORS) this.element.append(this.#chooser());
     this.observer = new IntersectionObserver((entries) => {
@@ -66,12 +66,12 @@ export class Slot {
     if (!this.#isInSight) return;
     const { leaf } = this;
     const components = this.#components;
-    if (!this.#chart) this.note.textContent = "reading…";
+    if (!this.#chart) this.note.textContent = `${this.name}: reading…`;
     let values;
     try {
       values = await leaf.lines(components);
     } catch (error) {
-      this.note.textContent = String(/** @type {any} */ (error).message ?? error);
+      this.note.textContent = `${this.name}: ${/** @type {any} */ (error).message ?? error}`;
       return;
     }
     if (leaf !== this.leaf || components !== this.#components) return;
