@@ -50,6 +50,7 @@ setup(
             "tqdm",
             "ml_dtypes",
         ],
+        "browser": ["playwright"],  # for tests/test_viewer_page.py
         "lint": ["ruff", "mypy"],
     },
     entry_points={"console_scripts": ["gym-recording = gym_recording.cli:main"]},

@@ -123,7 +123,7 @@ def test_only_numpy_and_gym_are_required_and_without_an_upper_bound(metadata):
 
 
 def test_every_optional_package_has_an_extra(metadata):
-    assert set(metadata.get_all("Provides-Extra")) == {"gymnasium", "isal", "cli", "dtypes", "test", "lint"}
+    assert set(metadata.get_all("Provides-Extra")) == {"gymnasium", "isal", "cli", "dtypes", "test", "browser", "lint"}
 
 
 def test_the_metadata_says_version_python_and_license(metadata):

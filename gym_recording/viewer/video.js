@@ -62,6 +62,7 @@ export class Video {
         this.#layouts.set(leaf, layout);
         if (layout) {
           draw(this.canvas, value.bytes, layout);
+          this.canvas.dataset.step = String(step); // what it shows, not what it is to show
           const { tiles, width, height } = layout;
           this.about.textContent = `${tiles > 1 ? `${tiles} × ` : ""}${width} × ${height}`;
           this.canvas.hidden = false;
