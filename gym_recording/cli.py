@@ -1,4 +1,4 @@
-"""The program `gym-recording`: records an environment, says what is in a recording, checks, shows and repairs one.
+"""The program `gym-recording`: records an environment, says what is in a recording, shows, checks and repairs one.
 
 A command is a function from parsed arguments to an exit code. What goes wrong is one line on stderr, no traceback. What
 is printed comes from files and is untrusted: it goes through `_say`. The format is not known here.
@@ -83,8 +83,6 @@ def _parser() -> argparse.ArgumentParser:
     info = add("info", _info, "say what is in a recording", epilog=f"{INFO_KEYS}\n{_EXIT_CODES}")
     info.add_argument("directory", metavar="DIRECTORY")
     info.add_argument("--json", action="store_true", help="as one JSON object")
-    check = add("check", _check, "check a recording against every rule of the format, checksums included")
-    check.add_argument("directory", metavar="DIRECTORY")
     view = add("view", _view, "show a recording in the browser")
     view.add_argument("directory", metavar="DIRECTORY", nargs="?")
     view.add_argument(
@@ -92,6 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     view.add_argument("--no-browser", action="store_true", help="only print the URL")
     view.add_argument("--page", metavar="FILE", help="write the page as one HTML file, which opens folders by itself")
+    check = add("check", _check, "check a recording against every rule of the format, checksums included")
+    check.add_argument("directory", metavar="DIRECTORY")
     repair = add("repair", _repair, "finish what a writer that died left behind")
     repair.add_argument("directory", metavar="DIRECTORY")
     repair.add_argument(
@@ -185,20 +185,6 @@ def _info(args: argparse.Namespace) -> int:
     return 1 if info["errors"] else 0
 
 
-def _check(args: argparse.Namespace) -> int:
-    report = Report()
-    problems = check_recording(args.directory, report)
-    for line in [*map(str, problems), *[f"note: {note}" for note in report.notes]]:
-        _say(line)
-    counts = (
-        counted(report.traces, "trace"),
-        counted(report.batches, "batch", "es"),
-        counted(report.episodes, "episode"),
-    )
-    _say(f"checked {', '.join(counts)}: {counted(len(problems), 'problem')}")
-    return 1 if problems else 0
-
-
 def _view(args: argparse.Namespace) -> int:
     if (args.directory is None) == (args.page is None):
         _fail("view: give either DIRECTORY or --page FILE")
@@ -214,6 +200,20 @@ def _view(args: argparse.Namespace) -> int:
             threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
         server.serve_forever()
     return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    report = Report()
+    problems = check_recording(args.directory, report)
+    for line in [*map(str, problems), *[f"note: {note}" for note in report.notes]]:
+        _say(line)
+    counts = (
+        counted(report.traces, "trace"),
+        counted(report.batches, "batch", "es"),
+        counted(report.episodes, "episode"),
+    )
+    _say(f"checked {', '.join(counts)}: {counted(len(problems), 'problem')}")
+    return 1 if problems else 0
 
 
 def _repair(args: argparse.Namespace) -> int:

@@ -181,7 +181,7 @@ def step_is(page, step):
 def test_the_list_shows_every_episode_as_the_reader_in_python_reads_it(page, serve, cartpole):
     page.goto(serve(cartpole))
     expect(page.locator(".status")).to_contain_text("31 episodes")
-    page.locator(".list-body").focus()
+    page.locator(".list").focus()
     for number, episode in enumerate(TraceRecordingReader(cartpole)):
         expect(page.locator(".list-row.active .cell.episode")).to_have_text(str(number))
         row = page.locator(".list-row.active")
@@ -239,6 +239,7 @@ def test_the_address_keeps_the_place(page, serve, cartpole):
     step_is(page, 4)
     page.keyboard.press("n")
     expect(page.locator(".episode-view h2")).to_have_text("Episode 8")
+    expect(page.locator(".player-where")).to_have_text(f"0 / {len(TraceRecordingReader(cartpole)[8])}")
     page.keyboard.press("ArrowRight")
     page.wait_for_url("**/#episode=8&step=1")
     page.keyboard.press("p")
@@ -429,7 +430,7 @@ def test_a_hundred_thousand_episodes_are_listed_and_found(page, serve, many):
     page.goto(serve(many))
     expect(page.locator(".status")).to_have_text(re.compile(r"^100,000 episodes · 299,99[0-9] steps"), timeout=60_000)
     assert rows(page).count() < 60  # only those in sight are elements
-    page.locator(".list-body").focus()
+    page.locator(".list").focus()
     page.keyboard.press("End")
     expect(cell(page, MANY - 1, "return")).to_have_text(str((MANY - 1) * ((MANY - 1) % 7)))
     page.locator(".list-body").evaluate("body => body.scrollTop = 30 * 50_000")
@@ -605,6 +606,51 @@ def test_light_and_dark_follow_the_system_until_one_is_chosen(page, serve, mixed
     assert ground() == light
     page.get_by_role("button", name="light or dark").click()
     assert ground() == dark
+
+
+def test_frames_are_shown_before_other_images(page, serve, mixed):
+    url = serve(mixed)
+    page.goto(url)
+    page.evaluate(
+        """async (url) => {
+          const { EpisodeView } = await import(url + "episode.js");
+          const { open, urlSource } = await import(url + "../readers/gym_recording.js");
+          const list = await (await fetch(url + "../recording/")).json();
+          const recording = await open(urlSource(url + "../recording/", list.documents.map(([name]) => name)));
+          const episode = await recording.episode(0);
+          episode.frames = episode.observations.get("camera");
+          const view = new EpisodeView({ onstep() {}, onmove() {}, onclose() {} });
+          document.body.dataset.view = "episode";
+          document.body.replaceChildren(view.element);
+          const [trace] = recording.traces;
+          const row = { key: "a 0", number: 0, trace, name: "", ended: "", started: "", error: null };
+          await view.open({ episode: async () => episode }, row, 2);
+        }""",
+        url,
+    )
+    expect(page.locator(".video option").first).to_have_text("frames")
+    expect(page.locator(".video canvas")).to_have_attribute("data-step", "2")
+    assert pixel(page, 0, 0) == [*COLOURS[2], 255]
+
+
+def test_an_episode_that_is_special_says_so(page, serve, tmp_path):
+    with TraceRecording(tmp_path, durability="none") as recording:
+        recording.add_step(1, "there", 2)
+        recording.end_episode()
+        recording.add_reset({"only": [1, {"a": None}]})
+        recording.end_episode()
+        recording.add_reset(np.zeros(3))
+        recording.add_step("left", np.ones(3), np.array([1.0, 2.0]))
+    url = serve(tmp_path)
+    page.goto(f"{url}#episode=0")
+    expect(page.locator(".facts")).to_contain_text("headlessyes")
+    expect(page.locator(".panel-note", has_text="led to this observation")).to_be_visible()
+    page.keyboard.press("n")
+    expect(page.locator(".facts")).to_contain_text("length0")
+    expect(value(page, "only")).to_have_text('[1, {"a": None}]')
+    page.keyboard.press("n")
+    expect(page.locator(".facts")).to_contain_text("return3")  # as total_reward
+    expect(page.locator(".panel .leaf-value").nth(1)).to_have_text("left")
 
 
 def test_every_control_has_a_name(page, serve, mixed):

@@ -178,11 +178,12 @@ async function read(recording, batch, trace, version) {
 /**
  * The numbers of a column, one for each row; null where it has others.
  * @param {any} column
+ * @param {boolean} [isFlat] whether rows may have many
  * @returns {ArrayLike<number> | null}
  */
-export function numbersOf(column) {
+export function numbersOf(column, isFlat = false) {
   if (column instanceof TraceArray) {
-    if (column.shape.length !== 1 || column.fields || /^complex|^[<|][US]/.test(column.dtype)) return null;
+    if (!(isFlat || column.shape.length === 1) || column.fields || /^complex|^[<|][US]/.test(column.dtype)) return null;
     const data = column.data;
     return typeof data[0] === "bigint" ? Float64Array.from(data, Number) : data;
   }
@@ -197,11 +198,11 @@ export function numbersOf(column) {
 }
 
 /**
- * The sum, without the error that adds up when many numbers are summed (Neumaier).
+ * The sum of all numbers, as `total_reward` in Python, without the error that adds up when many are summed (Neumaier).
  * @param {any} rewards
  */
 function total(rewards) {
-  const numbers = numbersOf(rewards);
+  const numbers = numbersOf(rewards, true);
   if (!numbers) return null;
   let [sum, lost] = [0, 0];
   for (let t = 0; t < numbers.length; t++) {

@@ -113,6 +113,7 @@ export class Chart {
       width: 400,
       height,
       padding: [8, 16, 0, 0],
+      pxAlign: 0, // lines that are no stairs
       legend: { show: false },
       scales: { x: { time: false, range: (_, min, max) => (min === max ? [min - 1, max + 1] : [min, max]) } },
       axes: [

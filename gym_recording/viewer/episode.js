@@ -169,6 +169,8 @@ export class EpisodeView {
       ["flags", flags && flags !== row.ended ? flags : null],
       ["seed", episode && episode.seed !== null ? String(episode.seed) : null],
       ["lane", episode && episode.lane !== null ? String(episode.lane) : null],
+      ["headless", episode?.headless ? "yes" : null],
+      ["gaps before steps", episode?.gaps.length ? text(episode.gaps) : null],
       ["started", row.started ? dateText(row.started) : null],
       ["trace", row.name || null],
     ];
@@ -244,14 +246,12 @@ function filmsOf(episode, sections) {
  * @param {Row} row
  * @param {Episode} episode
  */
-function about({ trace, key }, { options, headless, gaps, terminated, truncated }) {
+function about({ trace, key }, { options, terminated, truncated }) {
   /** @type {[string, any][]} */
   const rows = [
     ["options", options],
     ["terminated", terminated],
     ["truncated", truncated],
-    ["headless", headless || null],
-    ["gaps before steps", gaps.length ? gaps : null],
     ...[...trace.env].map(([name, value]) => /** @type {[string, any]} */ ([name, value])),
     ["metadata", trace.metadata],
     ["recorder made", trace.created ? dateText(trace.created) : null],

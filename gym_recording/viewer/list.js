@@ -63,11 +63,12 @@ export class List {
     this.heads = FIELDS.map((field) => this.#head(field));
     this.head = make("div", { role: "row", class: "list-head" }, ...this.heads);
     this.space = make("div", { class: "list-space", role: "presentation" });
-    this.body = make("div", { class: "list-body", role: "rowgroup", tabindex: "0", "aria-label": "episodes" }, this.space);
+    this.body = make("div", { class: "list-body", role: "rowgroup" }, this.space);
     this.body.addEventListener("scroll", () => this.draw());
-    this.body.addEventListener("keydown", (event) => this.#key(event));
-    this.body.addEventListener("focus", () => (this.#active ??= this.rows[0]?.key ?? null) && this.draw());
-    this.element = make("div", { class: "list", role: "grid", "aria-label": "episodes" }, this.head, this.body);
+    const attributes = { class: "list", role: "grid", tabindex: "0", "aria-label": "episodes" };
+    this.element = make("div", attributes, this.head, this.body);
+    this.element.addEventListener("keydown", (event) => event.target === this.element && this.#key(event));
+    this.element.addEventListener("focus", () => (this.#active ??= this.rows[0]?.key ?? null) && this.draw());
     new ResizeObserver(() => this.draw()).observe(this.body);
   }
 
@@ -161,8 +162,8 @@ export class List {
     const elements = this.rows.slice(first, last).map((row, i) => this.#row(row, first + i, offset));
     this.space.replaceChildren(...elements);
     const active = elements.find((element) => element.classList.contains("active"));
-    if (active) this.body.setAttribute("aria-activedescendant", active.id);
-    else this.body.removeAttribute("aria-activedescendant");
+    if (active) this.element.setAttribute("aria-activedescendant", active.id);
+    else this.element.removeAttribute("aria-activedescendant");
   }
 
   /**
@@ -172,7 +173,7 @@ export class List {
    */
   #row(row, index, offset) {
     const cells = FIELDS.map(({ name, text, isText }) => {
-      const attributes = { role: "gridcell", class: `cell ${name}${isText ? " text" : ""}`, title: isText ? text(row) : null };
+      const attributes = { role: "gridcell", class: `cell ${name}${isText ? " text" : ""}`, title: text(row) };
       return make("div", attributes, name === "ended" ? make("span", { class: `tag ${row.ended}` }, text(row)) : text(row));
     });
     const isOpen = row.key === this.#open;

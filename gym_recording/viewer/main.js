@@ -263,7 +263,7 @@ const KEYS = {
   "?": () => help.showModal(),
   t: () => (switchTheme(), redraw()),
   "/": () => filter.focus(),
-  l: () => list.body.focus(),
+  l: () => list.element.focus(),
 };
 
 /** @param {KeyboardEvent} event */

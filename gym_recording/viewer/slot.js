@@ -5,7 +5,7 @@
 
 import { Chart, COLORS } from "./chart.js";
 import { make } from "./dom.js";
-import { element } from "./value.js";
+import { element, text } from "./value.js";
 
 /** @typedef {import("./leaf.js").Leaf} Leaf */
 /** @typedef {import("./chart.js").Hooks} Hooks */
@@ -94,7 +94,7 @@ export class Slot {
       // Of the sum there is no other than the float; all else is shown as it was recorded.
       value: async (line, index) =>
         this.isSum
-          ? String(Number((this.#chart?.lines[line].values[index] ?? NaN).toPrecision(12)))
+          ? text(Number((this.#chart?.lines[line].values[index] ?? NaN).toPrecision(12)))
           : element(await this.leaf.at(stepOf(index) - this.offset), this.#components[line]),
     });
     this.element.prepend(this.#chart.element);

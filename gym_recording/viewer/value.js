@@ -21,7 +21,8 @@ export function rounded(number) {
  * @returns {string}
  */
 export function text(value) {
-  return deep(value, DEEP).slice(0, LONG);
+  const whole = deep(value, DEEP);
+  return whole.length > LONG ? `${whole.slice(0, LONG)}… ${whole.length - LONG} more characters` : whole;
 }
 
 /**
