@@ -174,6 +174,12 @@ def value(page, name):
     return leaf.locator(".leaf-value")
 
 
+def opened(page, number):
+    """Waits until an episode is there."""
+    expect(page.locator(".episode-view h2")).to_have_text(f"Episode {number}")
+    expect(page.locator(".episode-view")).to_have_attribute("aria-busy", "false")
+
+
 def step_is(page, step):
     expect(page.locator(".player-where")).to_have_text(re.compile(rf"^{step} / "))
 
@@ -216,7 +222,7 @@ def test_an_episode_shows_its_numbers_at_each_step(page, serve, cartpole):
     episode = TraceRecordingReader(cartpole)[3]
     page.goto(serve(cartpole))
     cell(page, 3, "length").click()
-    expect(page.locator("h2", has_text="Episode 3")).to_be_visible()
+    opened(page, 3)
     for _ in range(2):
         page.keyboard.press("ArrowRight")
     step_is(page, 2)
@@ -235,21 +241,20 @@ def test_an_episode_shows_its_numbers_at_each_step(page, serve, cartpole):
 def test_the_address_keeps_the_place(page, serve, cartpole):
     url = serve(cartpole)
     page.goto(f"{url}#episode=7&step=4")
-    expect(page.locator(".episode-view h2")).to_have_text("Episode 7")
+    opened(page, 7)
     step_is(page, 4)
     page.keyboard.press("n")
-    expect(page.locator(".episode-view h2")).to_have_text("Episode 8")
-    expect(page.locator(".player-where")).to_have_text(f"0 / {len(TraceRecordingReader(cartpole)[8])}")
+    opened(page, 8)
     page.keyboard.press("ArrowRight")
     page.wait_for_url("**/#episode=8&step=1")
     page.keyboard.press("p")
-    expect(page.locator(".episode-view h2")).to_have_text("Episode 7")
+    opened(page, 7)
     page.keyboard.press("Escape")
     expect(page.locator(".episode-view")).to_be_hidden()
     page.go_back()
-    expect(page.locator(".episode-view h2")).to_have_text("Episode 7")
+    opened(page, 7)
     page.reload()
-    expect(page.locator(".episode-view h2")).to_have_text("Episode 7")
+    opened(page, 7)
 
 
 def test_a_click_on_the_chart_of_returns_opens_the_episode(page, serve, cartpole):
@@ -260,7 +265,7 @@ def test_a_click_on_the_chart_of_returns_opens_the_episode(page, serve, cartpole
     over.hover(position={"x": width * 10 / 30, "y": 20})
     expect(page.locator(".overview .chart-where").first).to_have_text("episode 10")
     over.click(position={"x": width * 20 / 30, "y": 20})
-    expect(page.locator(".episode-view h2")).to_have_text("Episode 20")
+    opened(page, 20)
 
 
 def test_images_are_shown_in_step_with_charts_and_values(page, serve, mixed):
@@ -359,7 +364,7 @@ def test_a_recording_grows_on_the_page(page, serve, tmp_path):
     expect(rows(page).locator(".cell.ended")).to_have_text("running")
     expect(page.locator(".status")).to_have_class("status live")
     rows(page).click()
-    expect(page.locator(".player-where")).to_have_text("0 / 1")
+    opened(page, 0)
     page.keyboard.press("End")
     step_is(page, 1)
     for t in range(2, 5):
@@ -584,7 +589,7 @@ def test_all_is_done_with_keys_and_the_help_says_how(page, serve, mixed):
     page.keyboard.press("l")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    expect(page.locator(".player-where")).to_have_text("0 / 6")
+    opened(page, 1)
     page.keyboard.press("Shift+ArrowRight")
     step_is(page, 6)
     page.keyboard.press("Escape")

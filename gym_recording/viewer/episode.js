@@ -64,8 +64,13 @@ export class EpisodeView {
     const isOther = row.key !== this.#key;
     if (isOther) this.player.pause();
     this.#key = row.key;
-    this.title.textContent = `Episode ${row.number}`;
-    const waiting = setTimeout(() => isOther && turn === this.#turn && this.#empty(make("p", { class: "reading" }, "Reading…")), PATIENCE);
+    this.element.setAttribute("aria-busy", "true");
+    // What was shown stays, under its own title, until there is something else to show.
+    const waiting = setTimeout(() => {
+      if (!isOther || turn !== this.#turn) return;
+      this.#facts(row, null);
+      this.#empty(make("p", { class: "reading" }, "Reading…"));
+    }, PATIENCE);
     try {
       const number = row.error ? NaN : row.number;
       const episode = row.error ? null : await recording.episode(number, { later: isReadLater });
@@ -83,6 +88,7 @@ export class EpisodeView {
       this.#empty(describe(error));
     } finally {
       clearTimeout(waiting);
+      if (turn === this.#turn) this.element.setAttribute("aria-busy", "false");
     }
   }
 
@@ -160,6 +166,7 @@ export class EpisodeView {
    * @param {Episode | null} episode
    */
   #facts(row, episode) {
+    this.title.textContent = `Episode ${row.number}`;
     const flags = episode && ["terminated", "truncated"].filter((flag) => /** @type {any} */ (episode)[flag]).join(", ");
     /** @type {[string, string | null, string?][]} */
     const facts = [
