@@ -2039,7 +2039,8 @@ export class Recording {
       if (inBlob.some(({ isNpy }) => isNpy)) return this.#fillNpy(blob, inBlob, size);
       const now = inBlob.filter(({ array }) => !later(array));
       for (const { array, offset, dtype } of inBlob.filter(({ array }) => later(array))) {
-        array.source = async (start, end) => swapped(await this.#range(blob, offset + start, offset + end, size), dtype);
+        array.source = async (start, end) =>
+          swapped(await this.#range(blob, offset + start, offset + end, size), dtype);
       }
       await each(ranges(now), async ({ start, end, places }) => {
         const bytes = await this.#range(blob, start, end, size);

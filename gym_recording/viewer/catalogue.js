@@ -74,7 +74,9 @@ export class Catalogue {
     const ahead = readAhead(recording, (file, count) => {
       const version = versions.get(file) ?? "";
       const found = this.#known.get(file);
-      return found && found.version === version && found.rows.length === count && !found.rows.some(({ error }) => error) ? found : version;
+      return found && found.version === version && found.rows.length === count && !found.rows.some(({ error }) => error)
+        ? found
+        : version;
     });
     for (const [index, trace] of recording.traces.entries()) {
       const name = nameOf(trace, index, recording.traces.length);
@@ -101,7 +103,9 @@ export class Catalogue {
    */
   find(number) {
     const row = this.rows[number]; // where it is, if no row stands for many
-    return row?.number === number ? row : this.rows.find((row) => row.number <= number && number < row.number + row.count);
+    return row?.number === number
+      ? row
+      : this.rows.find((row) => row.number <= number && number < row.number + row.count);
   }
 }
 
@@ -117,7 +121,10 @@ async function* readAhead(recording, knownOf) {
   for (const trace of recording.traces) {
     for (const batch of trace.batches) {
       const known = knownOf(batch.file, batch.count);
-      const reading = async (/** @type {string} */ version) => ({ version, rows: await read(recording, batch, trace, version) });
+      const reading = async (/** @type {string} */ version) => ({
+        version,
+        rows: await read(recording, batch, trace, version),
+      });
       waiting.push(typeof known === "string" ? reading(known) : Promise.resolve(known));
       if (waiting.length <= AHEAD) continue;
       yield /** @type {Promise<Known>} */ (waiting.shift());
@@ -156,7 +163,17 @@ function nameOf(trace, index, count) {
  * @returns {Promise<Row[]>}
  */
 async function read(recording, batch, trace, version) {
-  const blank = { number: 0, version, trace, name: "", length: null, return: null, seed: null, lane: null, started: "" };
+  const blank = {
+    number: 0,
+    version,
+    trace,
+    name: "",
+    length: null,
+    return: null,
+    seed: null,
+    lane: null,
+    started: "",
+  };
   /** @param {TraceError} error */
   const failed = (error, i = 0, count = 1) => ({ ...blank, key: `${batch.file} ${i}`, ended: "error", error, count });
   let outlines;

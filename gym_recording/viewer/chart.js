@@ -29,7 +29,9 @@ import uPlot from "./uplot/uPlot.esm.js";
 const MOST_POINTS = 10_000; // that are drawn of a line
 const CLICK = 4; // pixels that a hand moves without meaning it
 export const COLORS = 8;
-const INTEGERS = [1, 2, 5].flatMap((step) => Array.from({ length: 15 }, (_, power) => step * 10 ** power)).sort((a, b) => a - b);
+const INTEGERS = [1, 2, 5]
+  .flatMap((step) => Array.from({ length: 15 }, (_, power) => step * 10 ** power))
+  .sort((a, b) => a - b);
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
 
 /** @param {string} name */
@@ -127,7 +129,9 @@ export class Chart {
           width: points ? 0 : width / devicePixelRatio,
           stroke: () => color(names[i]),
           paths: points ? () => null : isDiscrete ? uPlot.paths.stepped?.({ align: 1 }) : undefined,
-          points: points ? { show: true, size: 4, width: 0, fill: () => color(names[i]) } : { show: this.xs.length < 2, size: 5 },
+          points: points
+            ? { show: true, size: 4, width: 0, fill: () => color(names[i]) }
+            : { show: this.xs.length < 2, size: 5 },
         })),
       ],
       cursor: {
@@ -160,7 +164,8 @@ export class Chart {
   #listen(over) {
     let pressed = 0;
     /** @param {MouseEvent} event */
-    const indexAt = (event) => nearest(this.xs, this.#plot.posToVal(event.clientX - over.getBoundingClientRect().left, "x"));
+    const indexAt = (event) =>
+      nearest(this.xs, this.#plot.posToVal(event.clientX - over.getBoundingClientRect().left, "x"));
     over.addEventListener("mousedown", (event) => (pressed = event.clientX));
     over.addEventListener("mousemove", (event) => event.buttons || this.hooks.onhover?.(indexAt(event)));
     over.addEventListener("click", (event) => {

@@ -50,7 +50,13 @@ export class EpisodeView {
       this.facts,
       iconButton("close", "all episodes", "esc", () => hooks.onclose()),
     );
-    this.element = make("article", { class: "episode-view", "aria-label": "episode" }, head, this.body, this.player.element);
+    this.element = make(
+      "article",
+      { class: "episode-view", "aria-label": "episode" },
+      head,
+      this.body,
+      this.player.element,
+    );
   }
 
   /**
@@ -130,13 +136,17 @@ export class EpisodeView {
       onzoom: (range) => this.#slots.forEach((slot) => slot.zoom(range)),
     };
     for (const section of charted) {
-      const leaves = leavesOf(section.node).filter((leaf) => leaf.isNumeric && !leaf.picture && leaf.count && leaf.length);
+      const leaves = leavesOf(section.node).filter(
+        (leaf) => leaf.isNumeric && !leaf.picture && leaf.count && leaf.length,
+      );
       if (!leaves.length) continue;
       const slots = leaves.flatMap((leaf) => {
         const name = leaf.path || section.title.toLowerCase();
         const offset = section.offset ?? 0;
         const slot = new Slot(name, leaf, hooks, { offset });
-        return section.title === "Reward" ? [slot, new Slot(`sum of ${name}`, leaf, hooks, { offset, isSum: true })] : [slot];
+        return section.title === "Reward"
+          ? [slot, new Slot(`sum of ${name}`, leaf, hooks, { offset, isSum: true })]
+          : [slot];
       });
       this.#slots.push(...slots);
       const charts = slots.map(({ element }) => element);
@@ -167,7 +177,8 @@ export class EpisodeView {
    */
   #facts(row, episode) {
     this.title.textContent = `Episode ${row.number}`;
-    const flags = episode && ["terminated", "truncated"].filter((flag) => /** @type {any} */ (episode)[flag]).join(", ");
+    const flags =
+      episode && ["terminated", "truncated"].filter((flag) => /** @type {any} */ (episode)[flag]).join(", ");
     /** @type {[string, string | null, string?][]} */
     const facts = [
       ["length", episode && String(episode.length)],
@@ -184,7 +195,12 @@ export class EpisodeView {
     const shown = facts.filter(([, value]) => value !== null && value !== "");
     this.facts.replaceChildren(
       ...shown.map(([name, value, tag]) =>
-        make("div", {}, make("dt", {}, name), make("dd", {}, tag ? make("span", { class: `tag ${tag}` }, value) : value)),
+        make(
+          "div",
+          {},
+          make("dt", {}, name),
+          make("dd", {}, tag ? make("span", { class: `tag ${tag}` }, value) : value),
+        ),
       ),
     );
   }
@@ -215,15 +231,27 @@ function sectionsOf({ trace: { env } }, episode) {
   const { headless, infos, timestamps, length } = episode;
   const gaps = new Set(episode.gaps.map(Number));
   const acted = (/** @type {number} */ t) =>
-    t >= length ? "the episode ends here" : gaps.has(t) ? "after a gap: not applied to the observation before" : headless ? "led to this observation" : "applied to this observation";
+    t >= length
+      ? "the episode ends here"
+      : gaps.has(t)
+        ? "after a gap: not applied to the observation before"
+        : headless
+          ? "led to this observation"
+          : "applied to this observation";
   /** @type {Section[]} */
   const sections = [
-    { title: "Observation", node: treeOf("observation", episode.observations, env.get("observation_space")), note: () => "" },
+    {
+      title: "Observation",
+      node: treeOf("observation", episode.observations, env.get("observation_space")),
+      note: () => "",
+    },
     { title: "Action", node: treeOf("action", episode.actions, env.get("action_space")), note: acted },
     { title: "Reward", node: treeOf("reward", episode.rewards, null), note: () => "" },
   ];
   if (infos) {
-    const nodes = infos.columns.map(({ key, rows, values }) => treeOf(text(key), values, null, text(key), rows.numbers));
+    const nodes = infos.columns.map(({ key, rows, values }) =>
+      treeOf(text(key), values, null, text(key), rows.numbers),
+    );
     sections.push({ title: "Info", node: { name: "info", leaf: null, nodes }, note: () => "" });
   }
   if (timestamps) {
@@ -268,5 +296,10 @@ function about({ trace, key }, { options, terminated, truncated }) {
   ];
   const known = rows.filter(([, value]) => value !== null);
   const list = known.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, text(value))]);
-  return make("details", { class: "about" }, make("summary", {}, "About this episode and its recorder"), make("dl", {}, ...list));
+  return make(
+    "details",
+    { class: "about" },
+    make("summary", {}, "About this episode and its recorder"),
+    make("dl", {}, ...list),
+  );
 }

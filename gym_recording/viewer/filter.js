@@ -44,7 +44,8 @@ export function parseFilter(text) {
     if (field && wanted === "") return failed(`${word} what?`);
     if (!field) tests.push((row) => Object.values(FIELDS).some((field) => textOf(field(row)).includes(word)));
     else if (operator === ":") tests.push((row) => textOf(field(row)).includes(wanted));
-    else if (TEXTS.includes(name)) tests.push((row) => field(row) !== "" && COMPARE[operator](textOf(field(row)), wanted));
+    else if (TEXTS.includes(name))
+      tests.push((row) => field(row) !== "" && COMPARE[operator](textOf(field(row)), wanted));
     else if (Number.isNaN(Number(wanted))) return failed(`${wanted} is no number`);
     else tests.push((row) => field(row) !== null && COMPARE[operator](field(row), Number(wanted)));
   }

@@ -27,13 +27,22 @@ const TERMS = [
 
 /** @param {[string, string][]} rows */
 const table = (rows) =>
-  make("dl", {}, ...rows.flatMap(([term, meaning]) => [make("dt", {}, make("kbd", {}, term)), make("dd", {}, meaning)]));
+  make(
+    "dl",
+    {},
+    ...rows.flatMap(([term, meaning]) => [make("dt", {}, make("kbd", {}, term)), make("dd", {}, meaning)]),
+  );
 
 /** The dialog. */
 export function makeHelp() {
   const dialog = make("dialog", { class: "help", "aria-label": "help" });
   dialog.append(
-    make("header", {}, make("h2", {}, "Help"), iconButton("close", "close", "esc", () => dialog.close())),
+    make(
+      "header",
+      {},
+      make("h2", {}, "Help"),
+      iconButton("close", "close", "esc", () => dialog.close()),
+    ),
     make("h3", {}, "Keys"),
     table(KEYS),
     make("h3", {}, "Charts"),

@@ -119,7 +119,7 @@ export class Leaf {
   }
 
   get #rowsPerPiece() {
-    return Math.max(1, Math.floor(PIECE / (/** @type {TraceArray} */ (this.column).size / this.length)));
+    return Math.max(1, Math.floor(PIECE / /** @type {TraceArray} */ ((this.column).size / this.length)));
   }
 
   /**

@@ -23,7 +23,13 @@ const FIELDS = [
   { name: "seed", label: "Seed", value: (row) => row.seed, text: (row) => String(row.seed ?? "–") },
   { name: "lane", label: "Lane", value: (row) => row.lane, text: (row) => String(row.lane ?? "–") },
   { name: "trace", label: "Trace", value: (row) => row.name, text: (row) => row.name, isText: true },
-  { name: "started", label: "Started", value: (row) => row.started, text: (row) => dateText(row.started), isText: true },
+  {
+    name: "started",
+    label: "Started",
+    value: (row) => row.started,
+    text: (row) => dateText(row.started),
+    isText: true,
+  },
 ];
 const HEIGHT = 30; // of a row, as in viewer.css
 const TALLEST = 8e6; // pixels; browsers draw nothing beyond some 2 to 3 times that
@@ -93,7 +99,9 @@ export class List {
     const index = FIELDS.findIndex((field) => field.name === name);
     if (name !== "episode" || isDown || rows === this.rows) rows = sorted(rows, FIELDS[index], isDown);
     this.rows = rows;
-    this.heads.forEach((head, i) => head.setAttribute("aria-sort", i !== index ? "none" : isDown ? "descending" : "ascending"));
+    this.heads.forEach((head, i) =>
+      head.setAttribute("aria-sort", i !== index ? "none" : isDown ? "descending" : "ascending"),
+    );
     const some = (/** @type {(row: Row) => any} */ test) => rows.some((row) => test(row));
     this.element.classList.toggle("no-seed", !some(({ seed }) => seed !== null));
     this.element.classList.toggle("no-lane", !some(({ lane }) => lane !== null));
@@ -174,7 +182,11 @@ export class List {
   #row(row, index, offset) {
     const cells = FIELDS.map(({ name, text, isText }) => {
       const attributes = { role: "gridcell", class: `cell ${name}${isText ? " text" : ""}`, title: text(row) };
-      return make("div", attributes, name === "ended" ? make("span", { class: `tag ${row.ended}` }, text(row)) : text(row));
+      return make(
+        "div",
+        attributes,
+        name === "ended" ? make("span", { class: `tag ${row.ended}` }, text(row)) : text(row),
+      );
     });
     const isOpen = row.key === this.#open;
     const states = `${isOpen ? " open" : ""}${row.key === this.#active ? " active" : ""}${index % 2 ? " odd" : ""}`;

@@ -40,8 +40,19 @@ const list = new List((row) => (go(row, 0), view.title.focus())); // from here o
 const overview = new Overview((row) => go(row, 0));
 const view = new EpisodeView({ onstep, onmove: move, onclose: () => go(null, 0) });
 const help = makeHelp();
-const input = make("input", { type: "file", webkitdirectory: true, multiple: true, class: "hidden", "aria-label": "folder" });
-const choose = make("button", { type: "button", class: "main-button", onclick: () => input.click() }, icon("folder"), "Choose a folder");
+const input = make("input", {
+  type: "file",
+  webkitdirectory: true,
+  multiple: true,
+  class: "hidden",
+  "aria-label": "folder",
+});
+const choose = make(
+  "button",
+  { type: "button", class: "main-button", onclick: () => input.click() },
+  icon("folder"),
+  "Choose a folder",
+);
 const welcome = make("section", { class: "welcome" });
 const main = make("main");
 
@@ -97,7 +108,8 @@ async function openPlace(place) {
     }
     if (!place.versions) return;
     await new Promise((resolve) => setTimeout(resolve, Math.max(WAIT, 3 * (performance.now() - start))));
-    while (document.hidden) await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
+    while (document.hidden)
+      await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
     if (opened !== catalogue) return;
   }
 }
@@ -120,7 +132,9 @@ function showRows() {
   list.show(rows);
   overview.show(rows);
   overview.mark(current?.key ?? null);
-  filterNote.textContent = problem || (rows.length === catalogue.rows.length ? "" : `${counted(rows.length)} of ${counted(catalogue.rows.length)}`);
+  filterNote.textContent =
+    problem ||
+    (rows.length === catalogue.rows.length ? "" : `${counted(rows.length)} of ${counted(catalogue.rows.length)}`);
   filterNote.classList.toggle("wrong", problem !== "");
   const { isRead, total } = catalogue;
   progress.hidden = isRead || !total;
@@ -143,7 +157,11 @@ function showStatus(trouble) {
   const { recording, rows, place } = catalogue;
   const count = recording?.traces.length ?? 0;
   const sum = rows.reduce((sum, { length }) => sum + (length ?? 0), 0);
-  const parts = [`${counted(rows.length)} episodes`, `${counted(sum)} steps`, `${count} ${count === 1 ? "trace" : "traces"}`];
+  const parts = [
+    `${counted(rows.length)} episodes`,
+    `${counted(sum)} steps`,
+    `${count} ${count === 1 ? "trace" : "traces"}`,
+  ];
   const isOver = recording?.traces.every(({ closed, repaired }) => closed || repaired) ?? false;
   name.textContent = place.name;
   document.title = place.name ? `${place.name} – gym_recording` : "gym_recording";
@@ -171,7 +189,8 @@ function showWelcome(error) {
     );
   } else if (isEmpty) {
     const text = catalogue.place.versions ? "Nothing is recorded here yet" : "There is no recording in this folder";
-    const hint = "A recording is a folder of files whose names begin with openaigym.trace. Episodes show here when they are written.";
+    const hint =
+      "A recording is a folder of files whose names begin with openaigym.trace. Episodes show here when they are written.";
     welcome.append(make("h2", {}, text), make("p", {}, hint), choose);
   }
 }

@@ -29,7 +29,10 @@ export class Overview {
   show(rows) {
     this.#rows = [...rows].sort((a, b) => a.number - b.number); // of one that cannot be read there is a gap
     const xs = this.#rows.map(({ number }) => number);
-    const [returns, lengths] = [this.#rows.map((row) => row.return ?? NaN), this.#rows.map(({ length }) => length ?? NaN)];
+    const [returns, lengths] = [
+      this.#rows.map((row) => row.return ?? NaN),
+      this.#rows.map(({ length }) => length ?? NaN),
+    ];
     const isMany = xs.length > MANY;
     const all = [returns, lengths].map((values) => (isMany ? [values, means(values)] : [values]));
     const shape = `${isMany} ${xs.length > 0}`;
@@ -43,7 +46,12 @@ export class Overview {
     this.#charts = all.map((values, i) => {
       const title = ["Return", "Length"][i];
       const lines = [
-        { label: title.toLowerCase(), values: values[0], color: isMany ? "--faint" : "--line-1", width: isMany ? 1 : 1.5 },
+        {
+          label: title.toLowerCase(),
+          values: values[0],
+          color: isMany ? "--faint" : "--line-1",
+          width: isMany ? 1 : 1.5,
+        },
         ...(isMany ? [{ label: `mean of ${WINDOW}`, values: values[1], color: "--line-1" }] : []),
       ];
       const hooks = {
@@ -88,8 +96,8 @@ function means(values) {
   let [sum, count] = [0, 0];
   return values.map((value, i) => {
     const gone = values[i - WINDOW];
-    if (Number.isFinite(value)) (sum += value), count++;
-    if (Number.isFinite(gone)) (sum -= gone), count--;
+    if (Number.isFinite(value)) ((sum += value), count++);
+    if (Number.isFinite(gone)) ((sum -= gone), count--);
     return count ? sum / count : NaN;
   });
 }

@@ -22,7 +22,8 @@ export class Player {
     this.where = make("output", { class: "player-where" });
     this.button = iconButton("play", "play", "space", () => this.toggle());
     this.rates = make("select", { "aria-label": "speed", title: "speed (+ and -)" });
-    for (const rate of RATES) this.rates.append(make("option", { value: rate, selected: rate === USUAL }, `${rate} steps/s`));
+    for (const rate of RATES)
+      this.rates.append(make("option", { value: rate, selected: rate === USUAL }, `${rate} steps/s`));
     this.element = make(
       "div",
       { class: "player", role: "group", "aria-label": "playback" },

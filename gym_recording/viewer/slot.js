@@ -39,12 +39,15 @@ export class Slot {
     this.note = make("p", { class: "slot-note", role: "status" }, name);
     this.element = make("div", { class: "slot" }, this.note);
     if (leaf.count > COLORS) this.element.append(this.#chooser());
-    this.observer = new IntersectionObserver((entries) => {
-      if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
-      this.#isInSight = true;
-      this.observer.disconnect();
-      this.draw();
-    }, { rootMargin: "300px" });
+    this.observer = new IntersectionObserver(
+      (entries) => {
+        if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
+        this.#isInSight = true;
+        this.observer.disconnect();
+        this.draw();
+      },
+      { rootMargin: "300px" },
+    );
     this.observer.observe(this.element);
   }
 

@@ -52,9 +52,7 @@ function deep(value, depth) {
   const [items, more] = value instanceof Map ? [[...value], value.size] : [value, value.length];
   const texts = items
     .slice(0, SHOWN)
-    .map((/** @type {any} */ item) =>
-      value instanceof Map ? `${quoted(item[0])}: ${quoted(item[1])}` : quoted(item),
-    );
+    .map((/** @type {any} */ item) => (value instanceof Map ? `${quoted(item[0])}: ${quoted(item[1])}` : quoted(item)));
   if (more > SHOWN) texts.push(`… ${more - SHOWN} more`);
   return value instanceof Map ? `{${texts.join(", ")}}` : `[${texts.join(", ")}]`;
 }
@@ -74,7 +72,9 @@ export function element(value, index) {
  */
 function one({ dtype, view }, item) {
   if (dtype === "bool") return item ? "True" : "False";
-  return typeof item === "number" ? number(item, view !== null || /^(float16|float32|complex64)$/.test(dtype)) : String(item);
+  return typeof item === "number"
+    ? number(item, view !== null || /^(float16|float32|complex64)$/.test(dtype))
+    : String(item);
 }
 
 /**

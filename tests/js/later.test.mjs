@@ -50,7 +50,12 @@ test("rows of an array that is there are a part of it", async () => {
 test("what is not read yet is never taken for nothing", async () => {
   const read = await open(new Counting(wide(1)));
   const { observations } = await read.episode(0, { later: isWide });
-  for (const look of [() => observations.data, () => observations.bytes, () => observations.row(0), () => observations.numbers])
+  for (const look of [
+    () => observations.data,
+    () => observations.bytes,
+    () => observations.row(0),
+    () => observations.numbers,
+  ])
     assert.throws(look, complaint({ problem: "the array is not read yet", expected: "rows(from, to)" }));
 });
 
@@ -128,7 +133,12 @@ test("rewards of every kind are in outlines", async () => {
   const parts = { a: blob.add("float64", [1], Float64Array.of(1)), b: [2] };
   const loose = [blob.add("float64", [], Float64Array.of(NaN))];
   const read = await open(
-    new Counting(recording(blob, [{ ...plain(blob), rewards: parts }, { ...plain(blob), rewards: loose }])),
+    new Counting(
+      recording(blob, [
+        { ...plain(blob), rewards: parts },
+        { ...plain(blob), rewards: loose },
+      ]),
+    ),
   );
   const [dict, list] = await read.outlines(read.traces[0].batches[0]);
   assert.deepEqual([dict.rewards.get("a").row(0), dict.rewards.get("b")[0]], [1, 2]);

@@ -11,7 +11,16 @@ import { layoutOf } from "../../gym_recording/viewer/picture.js";
 import { element, kind, rounded, text } from "../../gym_recording/viewer/value.js";
 import { about, Blob, Counting, NAME, plain, recording, TRACE } from "./recording.mjs";
 
-const ROW = { number: 7, name: "CartPole-v1", length: 100, return: -2.5, ended: "reset", seed: 12n, lane: null, started: "2026-01-02T03:04:05Z" };
+const ROW = {
+  number: 7,
+  name: "CartPole-v1",
+  length: 100,
+  return: -2.5,
+  ended: "reset",
+  seed: 12n,
+  lane: null,
+  started: "2026-01-02T03:04:05Z",
+};
 
 for (const [filter, isMet] of [
   ["", true],
@@ -79,14 +88,25 @@ for (const [shape, tiles, height, width, channels] of [
     const seen = new Set();
     for (let tile = 0; tile < tiles; tile++)
       for (let y = 0; y < height; y++)
-        for (let x = 0; x < width; x++) for (let c = 0; c < channels; c++) seen.add(tile * st + y * sy + x * sx + c * sc);
+        for (let x = 0; x < width; x++)
+          for (let c = 0; c < channels; c++) seen.add(tile * st + y * sy + x * sx + c * sc);
     const size = shape.reduce((a, b) => a * b);
     assert.deepEqual([seen.size, Math.min(...seen), Math.max(...seen)], [size, 0, size - 1]);
   });
 }
 
 test("what is no image is none", () => {
-  for (const shape of [[], [84], [4, 4], [2, 3, 4], [84, 84, 100], [100, 84, 84], [3, 84], [2, 2, 84, 84], [1, 2, 3, 4, 5]])
+  for (const shape of [
+    [],
+    [84],
+    [4, 4],
+    [2, 3, 4],
+    [84, 84, 100],
+    [100, 84, 84],
+    [3, 84],
+    [2, 2, 84, 84],
+    [1, 2, 3, 4, 5],
+  ])
     assert.equal(layoutOf("uint8", shape), null, String(shape));
   assert.equal(layoutOf("float32", [84, 84, 3]), null);
 });
@@ -95,7 +115,10 @@ test("four channels are a stack if the last is not 255 everywhere", () => {
   const bytes = new Uint8Array(16 * 24 * 4).fill(255);
   assert.equal(layoutOf("uint8", [16, 24, 4], bytes).channels, 4);
   bytes[7] = 254;
-  assert.deepEqual([layoutOf("uint8", [16, 24, 4], bytes).tiles, layoutOf("uint8", [16, 24, 4], bytes).channels], [4, 1]);
+  assert.deepEqual(
+    [layoutOf("uint8", [16, 24, 4], bytes).tiles, layoutOf("uint8", [16, 24, 4], bytes).channels],
+    [4, 1],
+  );
 });
 
 /** The column of an episode that is recorded so. */
@@ -126,7 +149,10 @@ test("values are written with the digits that tell them from all others of their
 test("leaves know their names, and which are drawn as steps", async () => {
   const vector = await column("float32", [2, 3], new Float32Array(6));
   const [leaf] = leavesOf(treeOf("observation", vector, null));
-  assert.deepEqual([leaf.label(2, "position"), leaf.isNumeric, leaf.isDiscrete, leaf.count], ["position[2]", true, false, 3]);
+  assert.deepEqual(
+    [leaf.label(2, "position"), leaf.isNumeric, leaf.isDiscrete, leaf.count],
+    ["position[2]", true, false, 3],
+  );
   const whole = await column("int64", [2], new BigInt64Array(2));
   const spaces = [null, new Map([["type", "Discrete"]]), new Map([["type", "Box"]]), "nonsense"];
   assert.deepEqual(
@@ -148,7 +174,9 @@ test("numbers of a leaf are those of its rows, however they are read and stored"
     const episode = await read.episode(0, { later });
     const [leaf] = leavesOf(treeOf("observation", episode.observations, null));
     const [first, last] = await leaf.lines([0, 9]);
-    assert.ok(first.every((value, t) => value === (10 * t) % 1000) && last.every((value, t) => value === (10 * t + 9) % 1000));
+    assert.ok(
+      first.every((value, t) => value === (10 * t) % 1000) && last.every((value, t) => value === (10 * t + 9) % 1000),
+    );
     for (const t of [0, 26_213, 26_214, 29_999, 5]) assert.equal((await leaf.at(t)).data[3], (10 * t + 3) % 1000);
     assert.equal(await leaf.at(30_000), undefined);
   }
@@ -167,7 +195,10 @@ test("lists of numbers are numbers, with NaN and integers beyond 2^53; of others
   const episodes = [
     { ...plain(blob), observations: [1, nan] },
     { ...plain(blob), observations: ["a", "b"] },
-    { ...plain(blob), observations: [blob.add("uint8", [2], Uint8Array.of(1, 2)), blob.add("uint8", [2], Uint8Array.of(3, 4))] },
+    {
+      ...plain(blob),
+      observations: [blob.add("uint8", [2], Uint8Array.of(1, 2)), blob.add("uint8", [2], Uint8Array.of(3, 4))],
+    },
   ];
   const read = await open(new Counting(recording(blob, episodes)));
   const leaves = [];
@@ -183,7 +214,10 @@ test("lists of numbers are numbers, with NaN and integers beyond 2^53; of others
 /** A place whose files can be changed. */
 function place(files) {
   const source = new Counting(files);
-  const versions = async () => new Map([...source.files].filter(([name]) => name.endsWith(".json")).map(([name, bytes]) => [name, String(bytes.length)]));
+  const versions = async () =>
+    new Map(
+      [...source.files].filter(([name]) => name.endsWith(".json")).map(([name, bytes]) => [name, String(bytes.length)]),
+    );
   return { name: "", source, versions };
 }
 
@@ -242,4 +276,3 @@ test("the sum of rewards has no error that adds up", async () => {
   await catalogue.look(() => {});
   assert.equal(catalogue.rows[0].return, 100);
 });
-
