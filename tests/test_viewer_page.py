@@ -31,7 +31,7 @@ MANY = 100_000
 @pytest.fixture(scope="module")
 def browser():
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield browser
         browser.close()
 
@@ -550,6 +550,37 @@ def test_dropped_files_are_opened(page, serve, tmp_path, cartpole):
         files,
     )
     expect(page.locator(".status")).to_contain_text("31 episodes")
+
+
+def test_a_folder_that_was_dropped_is_followed(page, serve, tmp_path, cartpole, mixed):
+    """By its handle, of which browsers make one without a user only in their own file system."""
+    url = serve(tmp_path)
+    page.goto(url)
+    parts = [
+        [[path.name, list(path.read_bytes())] for path in sorted(directory.iterdir())]
+        for directory in (cartpole, mixed)
+    ]
+    lengths = page.evaluate(
+        """async ([url, ...parts]) => {
+          const { followed } = await import(url + "place.js");
+          const { Catalogue } = await import(url + "catalogue.js");
+          const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle("recording", { create: true });
+          const catalogue = new Catalogue(followed(folder));
+          const lengths = [];
+          for (const files of [[], ...parts, []]) {
+            for (const [name, bytes] of files) {
+              const file = await (await folder.getFileHandle(name, { create: true })).createWritable();
+              await file.write(new Uint8Array(bytes));
+              await file.close();
+            }
+            const isNew = await catalogue.look(() => {});
+            lengths.push([isNew, catalogue.rows.length, catalogue.problems.length]);
+          }
+          return lengths;
+        }""",
+        [url, *parts],
+    )
+    assert lengths == [[True, 0, 0], [True, 31, 0], [True, 34, 0], [False, 34, 0]]
 
 
 def test_the_page_works_where_the_package_is_hosted_as_plain_files(page, mixed):

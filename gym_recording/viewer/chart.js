@@ -34,8 +34,17 @@ const INTEGERS = [1, 2, 5]
   .sort((a, b) => a - b);
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
 
-/** @param {string} name */
-const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const probe = make("span", { hidden: true });
+
+/**
+ * A colour of viewer.css, as a canvas knows it.
+ * @param {string} name
+ */
+function color(name) {
+  if (!probe.isConnected) document.body.append(probe);
+  probe.style.color = `var(${name})`;
+  return getComputedStyle(probe).color;
+}
 
 /** @param {number} value */
 const tick = (value) => (Math.abs(value) >= 1e5 ? compact.format(value) : String(Number(value.toPrecision(6))));

@@ -1,21 +1,7 @@
-/** The keys: what each does, and the dialog that says so. */
+/** The dialog that says what keys do, and what a filter may be. */
 
 import { iconButton, make } from "./dom.js";
-
-/** @type {[string, string][]} */
-const KEYS = [
-  ["space", "play, pause"],
-  ["← →", "a step back, forward"],
-  ["shift ← →", "ten steps"],
-  ["home end", "first, last step"],
-  ["- +", "slower, faster"],
-  ["p n", "previous, next episode of the list"],
-  ["/", "filter the list"],
-  ["l", "go to the list; then ↑ ↓, page up, page down, and enter to open"],
-  ["esc", "back to all episodes"],
-  ["t", "light or dark"],
-  ["?", "this help"],
-];
+import { KEYS } from "./keys.js";
 
 /** @type {[string, string][]} */
 const TERMS = [
@@ -44,7 +30,7 @@ export function makeHelp() {
       iconButton("close", "close", "esc", () => dialog.close()),
     ),
     make("h3", {}, "Keys"),
-    table(KEYS),
+    table(KEYS.map(({ label, meaning }) => [label, meaning])),
     make("h3", {}, "Charts"),
     make("p", {}, "Point at a step to see it, click to stay there. Drag to see a part, double-click to see all."),
     make("h3", {}, "Filter"),

@@ -119,7 +119,8 @@ export class Leaf {
   }
 
   get #rowsPerPiece() {
-    return Math.max(1, Math.floor(PIECE / /** @type {TraceArray} */ ((this.column).size / this.length)));
+    const { size, length } = /** @type {TraceArray} */ (this.column);
+    return Math.max(1, Math.floor((PIECE * length) / size));
   }
 
   /**

@@ -5,6 +5,7 @@ import { icon, iconButton, make } from "./dom.js";
 import { EpisodeView } from "./episode.js";
 import { parseFilter } from "./filter.js";
 import { makeHelp } from "./help.js";
+import { listen } from "./keys.js";
 import { List } from "./list.js";
 import { Overview } from "./overview.js";
 import { chosen, dropped, served } from "./place.js";
@@ -61,8 +62,8 @@ function build() {
     "div",
     { class: "tools" },
     iconButton("folder", "open a folder", "", () => input.click()),
-    iconButton("theme", "light or dark", "t", () => (switchTheme(), redraw())),
-    iconButton("help", "help", "?", () => help.showModal()),
+    iconButton("theme", "light or dark", "t", ACTIONS.theme),
+    iconButton("help", "help", "?", ACTIONS.help),
   );
   const header = make("header", { class: "top" }, make("h1", {}, "gym_recording"), name, status, progress, tools);
   const aside = make("section", { class: "episodes", "aria-label": "episodes" });
@@ -261,47 +262,25 @@ async function showAddress() {
 
 // ---- keys, and what is dropped
 
-/** @type {Record<string, () => void>} */
-const EPISODE_KEYS = {
-  " ": () => view.player.toggle(),
-  ArrowRight: () => view.player.go(view.player.step + 1),
-  ArrowLeft: () => view.player.go(view.player.step - 1),
-  "shift ArrowRight": () => view.player.go(view.player.step + 10),
-  "shift ArrowLeft": () => view.player.go(view.player.step - 10),
-  Home: () => view.player.go(0),
-  End: () => view.player.go(Infinity),
-  "+": () => view.player.changeRate(1),
-  "=": () => view.player.changeRate(1),
-  "-": () => view.player.changeRate(-1),
-  n: () => move(1),
-  p: () => move(-1),
-  Escape: () => go(null, 0),
+const { player } = view;
+const ACTIONS = {
+  toggle: () => player.toggle(),
+  back: () => player.go(player.step - 1),
+  forward: () => player.go(player.step + 1),
+  farBack: () => player.go(player.step - 10),
+  farForward: () => player.go(player.step + 10),
+  first: () => player.go(0),
+  last: () => player.go(Infinity),
+  slower: () => player.changeRate(-1),
+  faster: () => player.changeRate(1),
+  previous: () => move(-1),
+  next: () => move(1),
+  leave: () => go(null, 0),
+  filter: () => filter.focus(),
+  list: () => list.element.focus(),
+  theme: () => (switchTheme(), redraw()),
+  help: () => help.showModal(),
 };
-/** @type {Record<string, () => void>} */
-const KEYS = {
-  "?": () => help.showModal(),
-  t: () => (switchTheme(), redraw()),
-  "/": () => filter.focus(),
-  l: () => list.element.focus(),
-};
-
-/** @param {KeyboardEvent} event */
-function onkey(event) {
-  const target = /** @type {HTMLElement} */ (event.target);
-  if (event.ctrlKey || event.metaKey || event.altKey || help.open || event.defaultPrevented) return;
-  const isRange = target instanceof HTMLInputElement && target.type === "range";
-  if (event.key === "Escape" && target === filter && filter.value) return;
-  if (!isRange && target.matches("input, select, textarea")) {
-    if (event.key === "Escape") target.blur();
-    return;
-  }
-  if (event.key === " " && target.matches("button, summary")) return; // they have their own use for it
-  const key = event.shiftKey && event.key.startsWith("Arrow") ? `shift ${event.key}` : event.key;
-  const action = KEYS[key] ?? (current ? EPISODE_KEYS[key] : undefined);
-  if (!action) return;
-  event.preventDefault();
-  action();
-}
 
 /** @param {DragEvent} event */
 async function ondrop(event) {
@@ -314,7 +293,7 @@ build();
 initTheme(redraw);
 filter.addEventListener("input", () => requestAnimationFrame(showRows));
 input.addEventListener("change", () => input.files?.length && openPlace(chosen(input.files)));
-addEventListener("keydown", onkey);
+listen(ACTIONS, () => current !== null);
 addEventListener("popstate", () => catalogue && showAddress());
 addEventListener("dragover", (event) => (event.preventDefault(), document.body.classList.add("dropping")));
 addEventListener("dragleave", (event) => event.relatedTarget ?? document.body.classList.remove("dropping"));
