@@ -564,7 +564,8 @@ def test_a_folder_that_was_dropped_is_followed(page, serve, tmp_path, cartpole, 
         """async ([url, ...parts]) => {
           const { followed } = await import(url + "place.js");
           const { Catalogue } = await import(url + "catalogue.js");
-          const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle("recording", { create: true });
+          const root = await navigator.storage.getDirectory();
+          const folder = await root.getDirectoryHandle("recording", { create: true });
           const catalogue = new Catalogue(followed(folder));
           const lengths = [];
           for (const files of [[], ...parts, []]) {
