@@ -218,6 +218,19 @@ def test_the_list_is_sorted_and_filtered(page, serve, cartpole):
     expect(page.locator(".filter-note")).to_have_text("there is no column size")
 
 
+def test_a_slow_click_opens_an_episode_too(page, serve, cartpole):
+    """The rows are drawn anew when the list gets the focus, which is between press and release."""
+    page.goto(serve(cartpole))
+    expect(page.locator(".status")).to_contain_text("31 episodes")
+    expect(cell(page, 4, "length")).to_be_visible()
+    box = page.locator("#row-4").bounding_box()
+    page.mouse.move(box["x"] + 5, box["y"] + 5)
+    page.mouse.down()
+    page.wait_for_timeout(100)
+    page.mouse.up()
+    opened(page, 4)
+
+
 def test_an_episode_shows_its_numbers_at_each_step(page, serve, cartpole):
     episode = TraceRecordingReader(cartpole)[3]
     page.goto(serve(cartpole))

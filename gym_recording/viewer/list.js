@@ -33,6 +33,7 @@ const FIELDS = [
 ];
 const HEIGHT = 30; // of a row, as in viewer.css
 const TALLEST = 8e6; // pixels; browsers draw nothing beyond some 2 to 3 times that
+const CLICK = 5; // pixels that a hand moves without meaning it
 const BEYOND = 8; // rows that are ready above and below
 
 /** @param {Row} row */
@@ -62,6 +63,8 @@ export class List {
   /** @type {string | null} the row whose episode is open */
   #open = null;
   #isWaiting = false;
+  /** @type {[number, number]} where the pointer was pressed */
+  #pressed = [0, 0];
 
   /** @param {(row: Row) => void} onopen */
   constructor(onopen) {
@@ -71,6 +74,8 @@ export class List {
     this.space = make("div", { class: "list-space", role: "presentation" });
     this.body = make("div", { class: "list-body", role: "rowgroup" }, this.space);
     this.body.addEventListener("scroll", () => this.draw());
+    this.body.addEventListener("pointerdown", ({ clientX, clientY }) => (this.#pressed = [clientX, clientY]));
+    this.body.addEventListener("pointerup", (event) => this.#release(event));
     const attributes = { class: "list", role: "grid", tabindex: "0", "aria-label": "episodes" };
     this.element = make("div", attributes, this.head, this.body);
     this.element.addEventListener("keydown", (event) => event.target === this.element && this.#key(event));
@@ -191,10 +196,25 @@ export class List {
     const isOpen = row.key === this.#open;
     const states = `${isOpen ? " open" : ""}${row.key === this.#active ? " active" : ""}${index % 2 ? " odd" : ""}`;
     const attributes = { role: "row", id: `row-${index}`, class: `list-row${states}`, "aria-rowindex": index + 2 };
-    const onclick = () => ((this.#active = row.key), this.onopen(row));
-    const element = make("div", { ...attributes, "aria-selected": String(isOpen), onclick }, ...cells);
+    const element = make("div", { ...attributes, "aria-selected": String(isOpen) }, ...cells);
     element.style.transform = `translateY(${offset + index * HEIGHT}px)`;
     return element;
+  }
+
+  /**
+   * Opens the row at a place. There is no click where the element that was pressed has been replaced meanwhile.
+   * @param {PointerEvent} event
+   */
+  #release(event) {
+    const [x, y] = this.#pressed;
+    const area = this.body.getBoundingClientRect();
+    if (event.button || Math.hypot(event.clientX - x, event.clientY - y) > CLICK) return;
+    if (event.clientX >= area.left + this.body.clientWidth) return; // the scroll bar
+    const top = event.clientY - area.top + this.body.scrollTop * this.#ratio;
+    const row = this.rows[Math.floor(top / HEIGHT)];
+    if (!row) return;
+    this.#active = row.key;
+    this.onopen(row);
   }
 
   /** @param {KeyboardEvent} event */
