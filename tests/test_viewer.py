@@ -98,12 +98,13 @@ def test_the_list_has_the_documents_and_a_version_that_changes_with_the_file(ser
     first = listing()
     documents = sorted(path.name for path in directory.iterdir() if path.suffix == ".json")
     assert first["directory"] == "recording"
-    assert [name for name, _ in first["documents"]] == documents
+    assert [name for name, _, _ in first["documents"]] == documents
+    assert [size for _, _, size in first["documents"]] == [(directory / name).stat().st_size for name in documents]
     assert len(documents) == 2
     os.replace(_copy(directory / documents[0]), directory / documents[0])
-    second = dict(listing()["documents"])
-    assert second[documents[0]] != dict(first["documents"])[documents[0]]
-    assert second[documents[1]] == dict(first["documents"])[documents[1]]
+    second = listing()
+    assert first["documents"][0] != second["documents"][0]
+    assert first["documents"][1] == second["documents"][1]
 
 
 def _copy(path):

@@ -213,7 +213,7 @@ def test_the_list_is_sorted_and_filtered(page, serve, cartpole):
     expect(rows(page)).to_have_count(1)
     expect(rows(page).locator(".cell.episode")).to_have_text("30")
     page.get_by_label("filter").fill("length>5 seed<10")
-    expect(page.locator(".filter-note")).to_have_text("10 of 31")
+    expect(page.locator(".filter-note")).to_have_text("10 of 31 episodes")
     page.get_by_label("filter").fill("size>5")
     expect(page.locator(".filter-note")).to_have_text("there is no column size")
 
@@ -420,16 +420,33 @@ def test_a_damaged_recording_says_what_is_wrong_and_shows_the_rest(page, serve, 
     expect(page.locator(".panel .leaf-value").first).to_have_text("[0, 0, 0]")
 
 
+def test_a_document_that_is_too_large_is_not_fetched(page, serve, tmp_path):
+    with TraceRecording(tmp_path, durability="none", buffer_batch_size=1) as recording:
+        for _ in range(3):
+            recording.add_reset(0)
+            recording.add_step(0, 0, 1.0)
+    large = sorted(tmp_path.glob("*.ep*.json"))[1]
+    os.truncate(large, 2**30 + 1)
+    fetched = []
+    page.on("request", lambda request: fetched.append(request.url))
+    page.goto(serve(tmp_path))
+    page.locator(".problems summary").click()
+    expect(page.locator(".problem")).to_contain_text(f"too largefile{large.name}")
+    assert [cell(page, number, "return").inner_text() for number in range(3)] == ["1", "–", "1"]
+    assert not [url for url in fetched if large.name in url]
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in (DATA / "golden").iterdir() if path.is_dir()))
 def test_recordings_of_every_version_are_shown(page, serve, name):
     page.goto(serve(DATA / "golden" / name))
     episodes = list(TraceRecordingReader(DATA / "golden" / name))
-    expect(page.locator(".status")).to_contain_text(f"{len(episodes)} episodes")
+    expect(page.locator(".status")).to_contain_text(f"{len(episodes)} episode")
     page.goto(f"{page.url.partition('#')[0]}#episode=0")
     expect(page.locator(".facts")).to_contain_text(f"length{len(episodes[0])}")
     if name == "images_unstacked":
         expect(page.locator(".video canvas")).to_be_visible()
     expect(page.locator(".problem")).to_have_count(0)
+    expect(page.locator(".status")).to_have_class("status")  # it is not one that grows
 
 
 @pytest.fixture(scope="module")

@@ -143,6 +143,18 @@ function same(a, b) {
 }
 
 /**
+ * Whether it is of version 2; older ones do not say how episodes ended, nor whether more will come.
+ * @param {Trace} trace
+ */
+const isCurrent = ({ name }) => /-[0-9a-f]{12}$/.test(name);
+
+/**
+ * Whether more may come.
+ * @param {Trace} trace
+ */
+export const mayGrow = (trace) => isCurrent(trace) && !trace.closed && !trace.repaired;
+
+/**
  * @param {Trace} trace
  * @param {number} index
  * @param {number} count
@@ -186,7 +198,7 @@ async function read(recording, batch, trace, version) {
   return outlines.map((outline, i) => {
     if (outline instanceof TraceError) return failed(outline, i);
     const { length, ended_by, seed, lane, started } = outline;
-    const ended = ended_by ?? (/-[0-9a-f]{12}$/.test(trace.name) ? "running" : "");
+    const ended = ended_by ?? (isCurrent(trace) ? "running" : "");
     const more = { return: total(outline.rewards), key: `${batch.file} ${i}`, started: started ?? "", error: null };
     return { ...blank, length, ended, seed, lane, count: 1, ...more };
   });

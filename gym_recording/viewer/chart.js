@@ -46,8 +46,15 @@ function color(name) {
   return getComputedStyle(probe).color;
 }
 
-/** @param {number} value */
-const tick = (value) => (Math.abs(value) >= 1e5 ? compact.format(value) : String(Number(value.toPrecision(6))));
+/**
+ * Ticks as short as they can be and still be told apart.
+ * @param {number[]} values
+ */
+function ticks(values) {
+  const isLarge = values.some((value) => Math.abs(value) >= 1e5);
+  const texts = values.map((value) => (isLarge ? compact.format(value) : String(Number(value.toPrecision(6)))));
+  return new Set(texts).size === texts.length ? texts : values.map((value) => String(Number(value.toPrecision(12))));
+}
 
 /** One chart. `element` is where it is; it takes the width of that. */
 export class Chart {
@@ -128,8 +135,8 @@ export class Chart {
       legend: { show: false },
       scales: { x: { time: false, range: (_, min, max) => (min === max ? [min - 1, max + 1] : [min, max]) } },
       axes: [
-        { ...axis, incrs: INTEGERS, size: 24, gap: 4, space: 70, values: (_, ticks) => ticks.map(tick) },
-        { ...axis, size: 56, gap: 6, space: 28, values: (_, ticks) => ticks.map(tick) },
+        { ...axis, incrs: INTEGERS, size: 24, gap: 4, space: 70, values: (_, values) => values.map(String) },
+        { ...axis, size: 56, gap: 6, space: 28, values: (_, values) => ticks(values) },
       ],
       series: [
         {},

@@ -1,6 +1,6 @@
 /** The page: what is opened, what is shown of it, and the keys. The address keeps the place: `#episode=12&step=30`. */
 
-import { Catalogue } from "./catalogue.js";
+import { Catalogue, mayGrow } from "./catalogue.js";
 import { icon, iconButton, make } from "./dom.js";
 import { EpisodeView } from "./episode.js";
 import { parseFilter } from "./filter.js";
@@ -135,7 +135,9 @@ function showRows() {
   overview.mark(current?.key ?? null);
   filterNote.textContent =
     problem ||
-    (rows.length === catalogue.rows.length ? "" : `${counted(rows.length)} of ${counted(catalogue.rows.length)}`);
+    (rows.length === catalogue.rows.length
+      ? ""
+      : `${rows.length.toLocaleString("en")} of ${counted(catalogue.rows.length, "episode")}`);
   filterNote.classList.toggle("wrong", problem !== "");
   const { isRead, total } = catalogue;
   progress.hidden = isRead || !total;
@@ -149,21 +151,20 @@ function showRows() {
   showStatus();
 }
 
-/** @param {number} number */
-const counted = (number) => number.toLocaleString("en");
+/**
+ * @param {number} number
+ * @param {string} what one of them
+ */
+const counted = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 
 /** @param {string} [trouble] */
 function showStatus(trouble) {
   if (!catalogue) return;
-  const { recording, rows, place } = catalogue;
+  const { recording, rows, place, isRead, total } = catalogue;
   const count = recording?.traces.length ?? 0;
   const sum = rows.reduce((sum, { length }) => sum + (length ?? 0), 0);
-  const parts = [
-    `${counted(rows.length)} episodes`,
-    `${counted(sum)} steps`,
-    `${count} ${count === 1 ? "trace" : "traces"}`,
-  ];
-  const isOver = recording?.traces.every(({ closed, repaired }) => closed || repaired) ?? false;
+  const parts = [counted(isRead ? total : rows.length, "episode"), counted(sum, "step"), counted(count, "trace")];
+  const isOver = !recording?.traces.some(mayGrow);
   name.textContent = place.name;
   document.title = place.name ? `${place.name} – gym_recording` : "gym_recording";
   const text = trouble ? `not up to date: ${trouble}` : rows.length ? parts.join(" · ") : "";

@@ -12,6 +12,8 @@ import { directorySource, fileSource, urlSource } from "../readers/gym_recording
  *   is replaced has another version. null: what was chosen does not change.
  */
 
+/** @typedef {{directory: string, documents: [string, string, number][]}} Listing of the server. */
+
 const DOCUMENT = /^openaigym\.trace\..*\.json$/;
 
 /**
@@ -19,17 +21,25 @@ const DOCUMENT = /^openaigym\.trace\..*\.json$/;
  * @returns {Place}
  */
 export function served(url) {
+  /** @type {Map<string, number>} */
+  let sizes = new Map();
   const versions = async () => {
     const response = await fetch(url);
     if (!response.ok) throw new Error(`the server answered ${response.status}`);
-    const { directory, documents } = /** @type {any} */ (await response.json());
+    const { directory, documents } = /** @type {Listing} */ (await response.json());
     place.name = String(directory);
-    return /** @type {Map<string, string>} */ (new Map(documents));
+    sizes = new Map(documents.map(([name, , size]) => [name, size]));
+    return /** @type {Map<string, string>} */ (new Map(documents.map(([name, version]) => [name, version])));
   };
   /** @type {Place} */
   const place = {
     name: "",
-    source: { ...urlSource(url, []), names: async () => (await versions()).keys() },
+    source: {
+      ...urlSource(url, []),
+      names: async () => (await versions()).keys(),
+      // So that a document that is too large is not fetched. Of blobs it is not known, and they are read in parts.
+      size: async (name) => (DOCUMENT.test(name) ? (sizes.get(name) ?? 0) : Infinity),
+    },
     versions,
   };
   return place;

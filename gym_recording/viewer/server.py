@@ -137,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_bytes(file.read_bytes().replace(_NO_RECORDING, _RECORDING), TYPES[file.suffix])
 
     def _send_listing(self) -> None:
-        """The documents and the version of each, which is another one when the file is another one."""
+        """The documents: the version of each, which is another one when the file is another one, and its size."""
         found = []
         for name in files.listing(self.server.directory):
             parts = parse_name(name)
@@ -145,7 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
                 continue
             with suppress(FileNotFoundError):
                 status = os.lstat(os.path.join(self.server.directory, name))
-                found.append([name, f"{status.st_ino:x}.{status.st_size:x}.{status.st_mtime_ns:x}"])
+                version = f"{status.st_ino:x}.{status.st_size:x}.{status.st_mtime_ns:x}"
+                found.append([name, version, status.st_size])
         listing = {"directory": os.path.basename(self.server.directory), "documents": found}
         self._send_bytes(json.dumps(listing).encode(), "application/json")
 

@@ -7,13 +7,14 @@ const DEEP = 6; // levels of JSON
 const LONG = 4000; // characters
 
 /**
- * A number of a list of episodes: as much of it as people compare.
+ * A number of a list of episodes: as much of it as people compare, and no digit before the point that is not so.
  * @param {number | null} number
  */
 export function rounded(number) {
   if (number === null) return "–";
   if (Number.isInteger(number) && Math.abs(number) < 1e15) return String(number);
-  return Number.isFinite(number) ? String(Number(number.toPrecision(6))) : text(number);
+  if (!Number.isFinite(number)) return text(number);
+  return Math.abs(number) >= 1e6 && Math.abs(number) < 1e15 ? number.toFixed(0) : String(Number(number.toPrecision(6)));
 }
 
 /**

@@ -143,7 +143,10 @@ test("values are written with the digits that tell them from all others of their
   assert.equal(text(Array.from({ length: 30 }, (_, i) => i)), `[${[...Array(24).keys()].join(", ")}, … 6 more]`);
   assert.equal(element((await column("int64", [2, 2], BigInt64Array.of(1n, 2n, 3n, 4n))).at(1), 1), "4");
   assert.equal(kind((await column("float32", [2, 3], new Float32Array(6))).at(0)), "float32 (3,)");
-  assert.deepEqual([rounded(1e6), rounded(1 / 3), rounded(null), rounded(NaN)], ["1000000", "0.333333", "–", "nan"]);
+  assert.deepEqual(
+    [rounded(326528123.4), rounded(1e6), rounded(1 / 3), rounded(null), rounded(NaN)],
+    ["326528123", "1000000", "0.333333", "–", "nan"],
+  );
 });
 
 test("leaves know their names, and which are drawn as steps", async () => {
