@@ -385,6 +385,8 @@ def test_a_recording_grows_on_the_page(page, serve, tmp_path):
     expect(page.locator(".player-where")).to_have_text("4 / 4")  # who is at the end stays there
     expect(page.locator(".panel .leaf-value").first).to_have_text("[4, 4]")
     expect(page.locator(".facts")).to_contain_text("length4")
+    expect(page.locator(".panel-note", has_text="none yet")).to_be_visible()
+    expect(page.locator(".chart", has_text="observation[1]").locator("li").last).to_have_text("observation[1]4")
     recording.end_episode()
     for _ in range(3):
         recording.add_reset(np.zeros(2, "float32"))

@@ -13,7 +13,6 @@ import uPlot from "./uplot/uPlot.esm.js";
  * @property {boolean} [isDiscrete] drawn as steps.
  * @property {string} [color] name of a CSS variable.
  * @property {number} [width] of the line; default 1.5.
- * @property {boolean} [points] whether points are drawn, and no line.
  */
 
 /**
@@ -45,6 +44,13 @@ function color(name) {
   probe.style.color = `var(${name})`;
   return getComputedStyle(probe).color;
 }
+
+/**
+ * The name of the colour of a line.
+ * @param {Line} line
+ * @param {number} i
+ */
+const colorOf = (line, i) => line.color ?? `--line-${(i % COLORS) + 1}`;
 
 /**
  * Ticks as short as they can be and still be told apart.
@@ -102,8 +108,8 @@ export class Chart {
   #entry(line, i, isNamed) {
     const value = make("span", { class: "legend-value" });
     this.#values.push(value);
-    const swatch = make("span", { class: "swatch", "data-color": line.color ?? `--line-${(i % COLORS) + 1}` });
-    swatch.style.background = `var(${line.color ?? `--line-${(i % COLORS) + 1}`})`;
+    const swatch = make("span", { class: "swatch" });
+    swatch.style.background = `var(${colorOf(line, i)})`;
     const onclick = () => {
       const isShown = button.getAttribute("aria-pressed") !== "true";
       button.setAttribute("aria-pressed", String(isShown));
@@ -126,7 +132,6 @@ export class Chart {
       ticks: { show: false },
       font: "11px system-ui, sans-serif",
     };
-    const names = this.lines.map((line, i) => line.color ?? `--line-${(i % COLORS) + 1}`);
     return {
       width: 400,
       height,
@@ -140,14 +145,11 @@ export class Chart {
       ],
       series: [
         {},
-        ...this.lines.map(({ label, isDiscrete, width = 1.5, points }, i) => ({
-          label,
-          width: points ? 0 : width / devicePixelRatio,
-          stroke: () => color(names[i]),
-          paths: points ? () => null : isDiscrete ? uPlot.paths.stepped?.({ align: 1 }) : undefined,
-          points: points
-            ? { show: true, size: 4, width: 0, fill: () => color(names[i]) }
-            : { show: this.xs.length < 2, size: 5 },
+        ...this.lines.map((line, i) => ({
+          label: line.label,
+          width: line.width ?? 1.5,
+          stroke: () => color(colorOf(line, i)),
+          paths: line.isDiscrete ? uPlot.paths.stepped?.({ align: 1 }) : undefined,
         })),
       ],
       cursor: {
@@ -213,7 +215,7 @@ export class Chart {
   }
 
   /**
-   * Shows other data in the same lines; what part is shown stays.
+   * Shows other data in the same lines; what part is shown stays, the mark is to be set anew.
    * @param {ArrayLike<number>} xs
    * @param {ArrayLike<number>[]} values of each line
    */
@@ -221,7 +223,6 @@ export class Chart {
     this.xs = xs;
     this.lines.forEach((line, i) => (line.values = values[i]));
     this.zoom(this.#range);
-    this.mark(this.#index);
   }
 
   /**

@@ -26,6 +26,8 @@ export class EpisodeView {
   #video = null;
   /** @type {Panel | null} */
   #panel = null;
+  /** @type {HTMLDetailsElement | null} */
+  #about = null;
   /** @type {Slot[]} */
   #slots = [];
   #shape = "";
@@ -108,8 +110,9 @@ export class EpisodeView {
     const films = filmsOf(episode, sections);
     const charted = CHARTED.flatMap((wanted) => sections.filter(({ title }) => title === wanted));
     const shape = JSON.stringify([row.key, sections.map(({ title, node }) => [title, leavesOf(node).map(shapeOf)])]);
-    this.player.count = Math.max(1, episode.observations.length); // by it the charts have their extent
     const positions = Math.max(1, episode.observations.length);
+    this.player.count = positions; // by it the charts have their extent
+    const details = about(row, episode);
     if (shape === this.#shape) {
       // The same, grown: what people see stays where it is.
       const leaves = charted.flatMap(({ node }) => leavesOf(node));
@@ -120,6 +123,9 @@ export class EpisodeView {
       }
       this.#panel?.replace(sections);
       films.forEach((film, i) => this.#video?.replace(i, film.leaf));
+      details.open = this.#about?.open ?? false;
+      this.#about?.replaceWith(details);
+      this.#about = details;
       await this.player.load(positions, step);
       return;
     }
@@ -127,7 +133,8 @@ export class EpisodeView {
     this.#shape = shape;
     this.#video = films.length ? new Video(films) : null;
     this.#panel = new Panel(sections);
-    this.left.replaceChildren(...(this.#video ? [this.#video.element] : []), this.#panel.element, about(row, episode));
+    this.left.replaceChildren(...(this.#video ? [this.#video.element] : []), this.#panel.element, details);
+    this.#about = details;
     /** @type {import("./chart.js").Hooks} */
     const hooks = {
       onhover: (step) => this.player.isPlaying || this.player.go(step),
@@ -142,11 +149,8 @@ export class EpisodeView {
       if (!leaves.length) continue;
       const slots = leaves.flatMap((leaf) => {
         const name = leaf.path || section.title.toLowerCase();
-        const offset = section.offset ?? 0;
-        const slot = new Slot(name, leaf, hooks, { offset });
-        return section.title === "Reward"
-          ? [slot, new Slot(`sum of ${name}`, leaf, hooks, { offset, isSum: true })]
-          : [slot];
+        const slot = new Slot(name, leaf, hooks);
+        return section.title === "Reward" ? [slot, new Slot(`sum of ${name}`, leaf, hooks, true)] : [slot];
       });
       this.#slots.push(...slots);
       const charts = slots.map(({ element }) => element);
@@ -227,17 +231,14 @@ const shapeOf = ({ name, dtype, shape }) => [name, dtype, shape];
  * @param {Episode} episode
  * @returns {Section[]}
  */
-function sectionsOf({ trace: { env } }, episode) {
+function sectionsOf({ trace: { env }, ended }, episode) {
   const { headless, infos, timestamps, length } = episode;
   const gaps = new Set(episode.gaps.map(Number));
-  const acted = (/** @type {number} */ t) =>
-    t >= length
-      ? "the episode ends here"
-      : gaps.has(t)
-        ? "after a gap: not applied to the observation before"
-        : headless
-          ? "led to this observation"
-          : "applied to this observation";
+  const acted = (/** @type {number} */ t) => {
+    if (t >= length) return ended === "running" ? "none yet" : "the episode ends here";
+    if (headless) return "led to this observation";
+    return gaps.has(t) ? "after a gap: not applied to this observation" : "applied to this observation";
+  };
   /** @type {Section[]} */
   const sections = [
     {

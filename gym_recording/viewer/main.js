@@ -83,6 +83,7 @@ function redraw() {
 /** @param {Place} place */
 async function openPlace(place) {
   const opened = new Catalogue(place);
+  if (catalogue) history.replaceState(null, "", "#"); // the address was of another recording
   catalogue = opened;
   current = null;
   isAwaited = true;

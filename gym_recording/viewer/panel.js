@@ -6,13 +6,13 @@ import { kind, text } from "./value.js";
 
 /** @typedef {import("./leaf.js").Leaf} Leaf */
 /** @typedef {import("./leaf.js").Node} Node */
-/** @typedef {{title: string, node: Node, note: (step: number) => string, offset?: number}} Section */
+/** @typedef {{title: string, node: Node, note: (step: number) => string}} Section */
 
 const OPEN = 24; // nodes; beyond, what is inside of a node is shown when that is opened
 
 /** The values at a step. The elements are made once; a step changes their texts. */
 export class Panel {
-  /** @type {{leaf: Leaf, kind: HTMLElement, value: HTMLElement, details: HTMLElement[], offset: number}[]} */
+  /** @type {{leaf: Leaf, kind: HTMLElement, value: HTMLElement, details: HTMLElement[]}[]} */
   #leaves = [];
   /** @type {(() => void)[]} */
   #notes = [];
@@ -22,10 +22,10 @@ export class Panel {
   constructor(sections) {
     this.sections = sections;
     this.element = make("section", { class: "panel", "aria-label": "values at this step" });
-    for (const [i, { title, node, offset = 0 }] of sections.entries()) {
+    for (const [i, { title, node }] of sections.entries()) {
       const about = make("span", { class: "panel-note" });
       this.#notes.push(() => (about.textContent = this.sections[i].note(this.#step)));
-      const inside = node.leaf ? this.#leaf("", node.leaf, offset) : make("div", {}, ...this.#inside(node, [], offset));
+      const inside = node.leaf ? this.#leaf("", node.leaf) : make("div", {}, ...this.#inside(node, []));
       this.element.append(make("h3", {}, title, about), inside);
     }
   }
@@ -42,14 +42,13 @@ export class Panel {
   /**
    * @param {Node} node
    * @param {HTMLElement[]} above
-   * @param {number} offset
    * @returns {HTMLElement[]}
    */
-  #inside(node, above, offset) {
+  #inside(node, above) {
     return node.nodes.map((inner) => {
-      if (inner.leaf) return this.#leaf(inner.name, inner.leaf, offset, above);
+      if (inner.leaf) return this.#leaf(inner.name, inner.leaf, above);
       const details = make("details", { open: node.nodes.length <= OPEN }, make("summary", {}, inner.name));
-      details.append(...this.#inside(inner, [...above, details], offset));
+      details.append(...this.#inside(inner, [...above, details]));
       details.addEventListener("toggle", () => details.open && this.show(this.#step));
       return details;
     });
@@ -58,12 +57,11 @@ export class Panel {
   /**
    * @param {string} name
    * @param {Leaf} leaf
-   * @param {number} offset
    * @param {HTMLElement[]} details in which it is
    */
-  #leaf(name, leaf, offset, details = []) {
+  #leaf(name, leaf, details = []) {
     const parts = { kind: make("span", { class: "leaf-kind" }), value: make("span", { class: "leaf-value" }) };
-    this.#leaves.push({ leaf, details, offset, ...parts });
+    this.#leaves.push({ leaf, details, ...parts });
     const label = name ? make("span", { class: "leaf-name" }, name) : null;
     return make("div", { class: "leaf" }, label, parts.kind, parts.value);
   }
@@ -77,10 +75,10 @@ export class Panel {
     for (const note of this.#notes) note();
     const open = this.#leaves.filter(({ details }) => details.every((element) => /** @type {any} */ (element).open));
     await Promise.all(
-      open.map(async ({ leaf, kind: about, value, offset }) => {
+      open.map(async ({ leaf, kind: about, value }) => {
         let [shown, what, isAbsent] = ["", "", false];
         try {
-          const found = await leaf.at(step - offset);
+          const found = await leaf.at(step);
           if (found === undefined) [shown, isAbsent] = ["none", true];
           else [shown, what] = [leaf.picture ? "" : text(found), kind(found)];
         } catch (error) {

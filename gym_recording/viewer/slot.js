@@ -27,14 +27,13 @@ export class Slot {
    * @param {string} name
    * @param {Leaf} leaf
    * @param {Hooks} hooks
-   * @param {{isSum?: boolean, offset?: number}} [options] isSum: the sum of all steps so far. offset: the step of row 0
+   * @param {boolean} [isSum] whether it is of the sum of all steps so far
    */
-  constructor(name, leaf, hooks, { isSum = false, offset = 0 } = {}) {
+  constructor(name, leaf, hooks, isSum = false) {
     this.name = name;
     this.leaf = leaf;
     this.hooks = hooks;
     this.isSum = isSum;
-    this.offset = offset;
     this.#components = Array.from({ length: Math.min(leaf.count, COLORS) }, (_, i) => i);
     this.note = make("p", { class: "slot-note", role: "status" }, name);
     this.element = make("div", { class: "slot" }, this.note);
@@ -81,8 +80,11 @@ export class Slot {
     this.note.textContent = "";
     if (this.isSum) values = values.map(sums);
     const own = leaf.rows; // the rows that have a value
-    const xs = Float64Array.from({ length: leaf.length }, (_, t) => (own ? own[t] : t) + this.offset);
-    if (this.#chart) return this.#chart.update(xs, values);
+    const xs = Float64Array.from({ length: leaf.length }, (_, t) => own?.[t] ?? t);
+    if (this.#chart) {
+      this.#chart.update(xs, values);
+      return this.mark(this.#step);
+    }
     const lines = values.map((line, i) => ({
       label: leaf.label(components[i], this.name),
       values: line,
@@ -98,7 +100,7 @@ export class Slot {
       value: async (line, index) =>
         this.isSum
           ? text(Number((this.#chart?.lines[line].values[index] ?? NaN).toPrecision(12)))
-          : element(await this.leaf.at(stepOf(index) - this.offset), this.#components[line]),
+          : element(await this.leaf.at(stepOf(index)), this.#components[line]),
     });
     this.element.prepend(this.#chart.element);
     if (this.#range) this.#chart.zoom(this.#range);
@@ -109,9 +111,7 @@ export class Slot {
   mark(step) {
     this.#step = step;
     const { xs } = this.#chart ?? { xs: [] };
-    let index = Math.round(step - this.offset);
-    if (xs[index] !== step) index = Array.prototype.indexOf.call(xs, step);
-    this.#chart?.mark(index);
+    this.#chart?.mark(xs[step] === step ? step : Array.prototype.indexOf.call(xs, step));
   }
 
   /** @param {[number, number] | null} range */
