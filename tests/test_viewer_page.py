@@ -23,6 +23,7 @@ sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 expect = sync_api.expect
+expect.set_options(timeout=20_000)  # ms; what is right comes at once, but on a machine that has much to do
 
 PACKAGE = Path(gym_recording.__file__).parent
 MANY = 100_000
