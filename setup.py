@@ -29,7 +29,7 @@ setup(
     ],
     python_requires=">=3.8",
     packages=find_packages(include=["gym_recording*"]),
-    package_data={"gym_recording": ["py.typed", "readers/*"]},
+    package_data={"gym_recording": ["py.typed", "readers/*", "viewer/*", "viewer/uplot/*"]},
     # No upper bounds: whoever works with gymnasium keeps the NumPy that they have.
     install_requires=["numpy>=1.17", "gym>=0.7"],
     extras_require={
@@ -55,6 +55,7 @@ setup(
             "matplotlib",
             "pandas",
         ],
+        "browser": ["playwright"],  # for tests/test_viewer_page.py
         "lint": ["ruff", "mypy"],
     },
     entry_points={"console_scripts": ["gym-recording = gym_recording.cli:main"]},

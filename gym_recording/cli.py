@@ -13,6 +13,8 @@ import importlib.util
 import json
 import os
 import sys
+import threading
+import webbrowser
 from collections import Counter
 from typing import Any, Callable, Sequence
 
@@ -31,6 +33,7 @@ from .repair import repair_recording
 from .replaying import replays
 from .spaces import LIBRARIES
 from .video import recorded_fps, write_video
+from .viewer import RecordingServer, whole_page
 from .wrappers import TraceRecordingWrapper
 from .wrappers.api import make_arguments, reset, seed_samples, split_step
 
@@ -86,6 +89,13 @@ def _parser() -> argparse.ArgumentParser:
     info = add("info", _info, "say what is in a recording", epilog=f"{INFO_KEYS}\n{_EXIT_CODES}")
     info.add_argument("directory", metavar="DIRECTORY")
     info.add_argument("--json", action="store_true", help="as one JSON object")
+    view = add("view", _view, "show a recording in the browser")
+    view.add_argument("directory", metavar="DIRECTORY", nargs="?")
+    view.add_argument(
+        "--port", metavar="N", type=_at_least(0), default=0, help="of 127.0.0.1; default: any that is free"
+    )
+    view.add_argument("--no-browser", action="store_true", help="only print the URL")
+    view.add_argument("--page", metavar="FILE", help="write the page as one HTML file, which opens folders by itself")
     plot = add("plot", _plot, "draw returns and lengths over the episodes")
     plot.add_argument("directory", metavar="DIRECTORY")
     plot.add_argument("picture", metavar="PICTURE", help="the file to write: out.png, out.pdf, out.svg")
@@ -237,6 +247,23 @@ def _plot(args: argparse.Namespace) -> int:
     with TraceRecordingReader(args.directory, on_error="skip") as reader:
         plot(reader, args.picture)
         return max([_fail(str(error)) for error in reader.errors], default=0)
+
+
+def _view(args: argparse.Namespace) -> int:
+    if (args.directory is None) == (args.page is None):
+        _fail("view: give either DIRECTORY or --page FILE")
+        return 2
+    if args.page is not None:
+        files.put(*os.path.split(args.page), [whole_page().encode()], sync=False)
+        _say(f"wrote {args.page}")
+        return 0
+    with RecordingServer(args.directory, args.port) as server:
+        _say(server.url)
+        sys.stdout.flush()
+        if not args.no_browser:  # in a thread: one for the terminal does not return before it is closed
+            threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
+        server.serve_forever()
+    return 0
 
 
 def _check(args: argparse.Namespace) -> int:

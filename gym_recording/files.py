@@ -17,7 +17,7 @@ import tempfile
 import threading
 import weakref
 from collections import deque
-from typing import Any, Iterable, Sequence, Union
+from typing import Any, BinaryIO, Iterable, Sequence, Union
 
 if sys.platform != "win32":
     import resource
@@ -324,6 +324,15 @@ def _open_regular(directory: str, name: str) -> int:
         os.close(descriptor)
         raise TraceError("cannot be opened", file=name, expected="a regular file")
     return descriptor
+
+
+def open_file(directory: str, name: str) -> BinaryIO:
+    """A file, to read.
+
+    Raises:
+        FileNotFoundError, TraceError: as `read`.
+    """
+    return open(_open_regular(directory, name), "rb")
 
 
 def read(directory: Directory, name: str, limit: int | None = None) -> bytes:

@@ -1,6 +1,7 @@
 """The shape of the package: who may import whom, how long a module is, what must never be in one."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,8 +40,9 @@ LAYERS = [
     {"wrappers.pettingzoo"},
     {"wrappers"},
     {"difference", "position"},
-    {"check", "info", "plot", "test_recording", "replaying", "playback_env", "video"},
-    {"repair", "copying", "merging"},
+    {"check", "info", "plot", "test_recording", "replaying", "playback_env", "video", "viewer.page"},
+    {"repair", "copying", "merging", "viewer.server"},
+    {"viewer"},
     {"cli"},
     {"__main__"},
 ]
@@ -118,7 +120,11 @@ def siblings(module):
 
 
 def test_every_module_has_its_layer():
-    assert {module for layer in LAYERS for module in layer} >= set(MODULES) - {"__init__", "wrappers.__init__"}
+    assert {module for layer in LAYERS for module in layer} >= set(MODULES) - {
+        "__init__",
+        "wrappers.__init__",
+        "viewer.__init__",
+    }
 
 
 @pytest.mark.parametrize("module", [m for layer in LAYERS for m in sorted(layer) if m in MODULES])
@@ -220,6 +226,21 @@ def test_numpy_is_never_allowed_to_unpickle(module):
     for node in ast.walk(MODULES[module]):
         if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
             assert getattr(node.value, "value", None) is False
+
+
+PAGE = sorted((PACKAGE / "viewer").glob("*.js"))
+MAKES_HTML = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|srcdoc"
+)
+
+
+@pytest.mark.parametrize("path", PAGE, ids=[path.name for path in PAGE])
+def test_modules_of_the_page_are_small_say_their_job_and_make_no_html_of_text(path):
+    text = path.read_text("utf-8")
+    assert len(text.splitlines()) <= 400
+    assert text.startswith("/**")
+    assert not MAKES_HTML.search(text)
+    assert not re.search(r"\beval\(|new Function", text)
 
 
 def test_the_public_names_are_there():

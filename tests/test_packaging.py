@@ -109,7 +109,10 @@ def test_the_sdist_holds_what_its_own_tests_need(sdist_files):
     documents = {"README.md", "FORMAT.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"}
     assert documents <= sdist_files
     assert {"setup.py", "pyproject.toml", "MANIFEST.in", ".ci/run", ".ci/noxfile.py"} <= sdist_files
-    assert files_under("gym_recording") | files_under("tests") | files_under("benchmarks") <= sdist_files
+    assert (
+        files_under("gym_recording") | files_under("tests") | files_under("benchmarks") | files_under("docs")
+        <= sdist_files
+    )
 
 
 def test_the_archives_hold_no_caches(wheel_files, sdist_files):
@@ -123,7 +126,7 @@ def test_only_numpy_and_gym_are_required_and_without_an_upper_bound(metadata):
 
 
 def test_every_optional_package_has_an_extra(metadata):
-    extras = {"gymnasium", "isal", "cli", "dtypes", "plot", "video", "test", "lint"}
+    extras = {"gymnasium", "isal", "cli", "dtypes", "plot", "video", "test", "browser", "lint"}
     assert set(metadata.get_all("Provides-Extra")) == extras
 
 

@@ -16,7 +16,9 @@
  * - `array.data` is a typed array over the bytes: BigInt64Array for int64 (`array.numbers` has them as Numbers, where
  *   that loses nothing), Float32Array for float16, bfloat16 and float8. Complex numbers are pairs, text is strings.
  * - A dict is a Map, a tuple a `Tuple`, an integer beyond 2^53 a BigInt.
- * - An episode costs its header, and its own rows of the blobs. A few headers are remembered.
+ * - An episode costs its header, and its own rows of the blobs. A few headers are remembered. With
+ *   `episode(i, {later: (array) => array.shape.length > 3})` such arrays are not read until `await array.rows(from, to)`.
+ *   `outlines(batch)` has the episodes of a batch of `traces` with their rewards alone.
  * - Every byte is untrusted. What is wrong or missing is a `TraceError`, where it is reached.
  *
  * A source is where the files are: `nodeSource(directory)`, `fileSource(files)` of a browser's FileList,
@@ -38,6 +40,8 @@
  * @property {boolean} [verify] whether to compare the checksums of blobs too, which reads them whole.
  * @property {boolean} [bigint] whether to give every integer of JSON as BigInt, which tells 1 from 1.0.
  */
+
+/** @typedef {(array: TraceArray) => boolean} Later whether an array is read later, by its `rows`. */
 
 /** @typedef {TraceArray | DictColumns | TupleColumns | any[]} Column */
 
@@ -982,18 +986,35 @@ export class TraceArray {
   /** @type {any} */
   #data;
   #dtype;
+  #bytes;
+  /** @type {((start: number, end: number) => Promise<Uint8Array>) | null} how its bytes are read, if that is later */
+  source = null;
 
   /**
    * @param {Dtype} dtype
    * @param {string | null} view
    * @param {number[]} shape
-   * @param {Uint8Array} bytes
+   * @param {Uint8Array | null} bytes null: not read yet
    */
   constructor(dtype, view, shape, bytes) {
     this.#dtype = dtype;
     this.view = view;
     this.shape = shape;
-    this.bytes = bytes;
+    this.#bytes = bytes;
+  }
+
+  get bytes() {
+    if (this.#bytes === null) throw new TraceError("the array is not read yet", { expected: "rows(from, to)" });
+    return this.#bytes;
+  }
+
+  set bytes(bytes) {
+    this.#bytes = bytes;
+  }
+
+  /** How many bytes it has. */
+  get size() {
+    return product(this.shape) * this.#dtype.size;
   }
 
   get dtype() {
@@ -1068,13 +1089,28 @@ export class TraceArray {
   }
 
   /**
-   * Row `t` as an array.
+   * Rows `from` up to `to` as an array; they are read now, if the array is not.
+   * @param {number} from
+   * @param {number} to
+   */
+  async rows(from, to) {
+    if (!(0 <= from && from <= to && to <= this.length)) throw new RangeError(`rows ${from}..${to} of ${this.length}`);
+    const size = this.size / this.length || 0;
+    const bytes = this.source ? await this.source(from * size, to * size) : this.bytes.subarray(from * size, to * size);
+    return new TraceArray(this.#dtype, this.view, [to - from, ...this.shape.slice(1)], bytes);
+  }
+
+  /**
+   * Row `t` as an array; it is read later, if the array is.
    * @param {number} t
    */
   at(t) {
     if (!Number.isInteger(t) || t < 0 || !(t < this.length)) throw new RangeError(`row ${t} of ${this.length}`);
-    const size = this.bytes.length / this.length;
-    return new TraceArray(this.#dtype, this.view, this.shape.slice(1), this.bytes.subarray(t * size, (t + 1) * size));
+    const [size, source] = [this.size / this.length, this.source];
+    const bytes = source ? null : this.bytes.subarray(t * size, (t + 1) * size);
+    const row = new TraceArray(this.#dtype, this.view, this.shape.slice(1), bytes);
+    if (source) row.source = (start, end) => source(t * size + start, t * size + end);
+    return row;
   }
 
   /**
@@ -1359,7 +1395,7 @@ class Decoder {
         throw new TraceError("malformed", { file, field: "view", expected: "a view of its dtype", found: shown(view) });
       }
     }
-    const array = new TraceArray(dtype, view, shape, new Uint8Array(0));
+    const array = new TraceArray(dtype, view, shape, null);
     this.places.push({ array, blob, offset, shape, dtype, isNpy });
     return array;
   }
@@ -1501,7 +1537,7 @@ class Decoder {
    */
   #checkRows(entries, rows) {
     if (!Array.isArray(entries)) throw new TraceError("malformed", { expected: "a list", found: shown(entries) });
-    const most = FREE_ROWS + this.asked().reduce((sum, [, bytes]) => sum + bytes, 0);
+    const most = FREE_ROWS + askedOf(this.places).reduce((sum, [, bytes]) => sum + bytes, 0);
     if (rows > most) {
       throw new TraceError("more rows than its arrays can have", { expected: `at most ${most}`, found: String(rows) });
     }
@@ -1518,22 +1554,6 @@ class Decoder {
       throw new TraceError("malformed", { field: "rows", expected: "int64, one per value" });
     }
     return { rows: at, values };
-  }
-
-  /**
-   * How many bytes of each blob the records have. Records of the same bytes count once.
-   * @returns {[string, number][]}
-   */
-  asked() {
-    const seen = new Set();
-    const sums = new Map();
-    for (const { blob, offset, shape, dtype } of this.places) {
-      const size = product(shape) * dtype.size;
-      const place = `${blob} ${offset} ${size}`;
-      if (!seen.has(place)) sums.set(blob, (sums.get(blob) ?? 0) + size);
-      seen.add(place);
-    }
-    return [...sums];
   }
 }
 
@@ -1919,9 +1939,10 @@ export class Recording {
   /**
    * Episode `number`, from 0.
    * @param {number} number
+   * @param {{later?: Later}} [options] of which arrays `rows` reads; those of version 0 are always read at once
    * @returns {Promise<Episode>}
    */
-  async episode(number) {
+  async episode(number, { later } = {}) {
     if (!Number.isSafeInteger(number) || number < 0 || number >= this.length) {
       throw new RangeError(`episode ${number} of ${this.length}`);
     }
@@ -1931,7 +1952,7 @@ export class Recording {
       if (this.#starts[middle] <= number) low = middle;
       else high = middle;
     }
-    return this.#episode(this.#batches[low], number - this.#starts[low]);
+    return this.#episode(this.#batches[low], number - this.#starts[low], later);
   }
 
   /** All episodes, one after the other. Throws at the first that is missing or damaged. */
@@ -1951,17 +1972,69 @@ export class Recording {
   }
 
   /**
+   * The episodes of a batch, with their rewards and without other arrays; in the place of a damaged one its error. Costs
+   * the header and, as a rule, one range of the blob.
+   * @param {Batch} batch
+   * @returns {Promise<(Episode | TraceError)[]>}
+   */
+  async outlines(batch) {
+    const header = await this.#header(batch);
+    /** @type {Place[]} */
+    const rewards = [];
+    const found = header.episodes.map((_, index) => {
+      try {
+        const { episode, places } = this.#decode(header, index);
+        rewards.push(...placesOf(episode.rewards, places));
+        return episode;
+      } catch (error) {
+        if (error instanceof TraceError) return error;
+        throw error;
+      }
+    });
+    try {
+      await this.#fill(header, rewards);
+      return found;
+    } catch (error) {
+      if (!(error instanceof TraceError)) throw error;
+    }
+    // One of them is damaged, or the header of a running one is old: each by itself.
+    return each([...found.entries()], async ([index, outline]) => {
+      if (outline instanceof TraceError) return outline;
+      try {
+        return await this.#again(batch, async (header) => {
+          const { episode, places } = this.#decode(header, index);
+          await this.#located(header, index, () => this.#fill(header, placesOf(episode.rewards, places)));
+          return episode;
+        });
+      } catch (error) {
+        if (error instanceof TraceError) return error;
+        throw error;
+      }
+    });
+  }
+
+  /**
    * @param {Batch} batch
    * @param {number} number
+   * @param {Later} [later]
    */
-  async #episode(batch, number) {
+  #episode(batch, number, later) {
+    return this.#again(batch, (header) => this.#read(header, number, later));
+  }
+
+  /**
+   * A column of a running episode may have another blob since its header was read: then once more.
+   * @template T
+   * @param {Batch} batch
+   * @param {(header: Header) => Promise<T>} read
+   */
+  async #again(batch, read) {
     try {
-      return await this.#read(await this.#header(batch), number);
+      return await read(await this.#header(batch));
     } catch (error) {
       if (!(error instanceof TraceError && error.missing) || batch.error) throw error;
-      // A column of a running episode may have another blob since its header was read: once more.
       this.#headers.delete(batch.file);
-      return this.#read(await this.#header(batch), number);
+      return read(await this.#header(batch));
     }
   }
 
@@ -1985,28 +2058,56 @@ export class Recording {
   /**
    * @param {Header} header
    * @param {number} index
+   * @param {Later} [later]
    */
-  async #read(header, index) {
+  #read(header, index, later) {
+    const { episode, places, sizes } = this.#decode(header, index);
+    return this.#located(header, index, async () => {
+      const sparse = [...(episode.infos?.columns ?? []), ...(sizes ?? [])];
+      const rows = new Set(sparse.map(({ rows }) => rows)); // they are checked at once
+      await this.#fill(header, places, later && ((array) => !rows.has(array) && later(array)));
+      if (episode.infos) checkInfos(episode.infos);
+      if (sizes) episode.frames = join(sizes, episode.observations.length);
+      return episode;
+    });
+  }
+
+  /**
+   * An episode whose arrays have no bytes yet, and where those are.
+   * @param {Header} header
+   * @param {number} index
+   */
+  #decode(header, index) {
     try {
       const decoder = new Decoder(header, this.#options.bigint ?? false);
       const episode = decode(decoder, header.episodes[index]);
-      await this.#fill(decoder);
-      if (episode.infos) checkInfos(episode.infos);
-      if (decoder.sizes) episode.frames = join(decoder.sizes, episode.observations.length);
-      return episode;
+      return { episode, places: decoder.places, sizes: decoder.sizes };
     } catch (error) {
-      if (error instanceof RangeError) throw new TraceError("too large for the memory", { file: header.file });
-      if (error instanceof TraceError) error.locate(header.file, joined("episodes", joined(index, error.field)));
-      throw error;
+      throw located(error, header, index);
     }
   }
 
   /**
-   * Reads the bytes of the arrays of an episode.
-   * @param {Decoder} decoder
+   * @template T
+   * @param {Header} header
+   * @param {number} index
+   * @param {() => Promise<T>} work
    */
-  async #fill(decoder) {
-    const { places, header } = decoder;
+  async #located(header, index, work) {
+    try {
+      return await work();
+    } catch (error) {
+      throw located(error, header, index);
+    }
+  }
+
+  /**
+   * Reads the bytes of arrays.
+   * @param {Header} header
+   * @param {Place[]} places
+   * @param {Later} [later] of which `rows` reads them
+   */
+  async #fill(header, places, later = () => false) {
     /** @type {Map<string, Place[]>} */
     const byBlob = new Map();
     for (const place of places) {
@@ -2014,14 +2115,24 @@ export class Recording {
       byBlob.set(place.blob, inBlob);
       inBlob.push(place);
     }
-    const sums = new Map(decoder.asked());
+    const sums = new Map(askedOf(places));
     await each([...byBlob], async ([blob, inBlob]) => {
       const size = await blobSize(this.#source, blob, header.blobs.get(blob)?.size ?? 0);
       if ((sums.get(blob) ?? 0) > Math.min(size, header.blobs.get(blob)?.size ?? Infinity)) {
         throw new TraceError("the arrays of an episode are larger than the blob they lie in", { field: "size" });
       }
-      if (inBlob.some(({ isNpy }) => isNpy)) await this.#fillNpy(blob, inBlob, size);
-      else await each(ranges(inBlob), (range) => this.#fillRange(blob, range, size));
+      if (inBlob.some(({ isNpy }) => isNpy)) return this.#fillNpy(blob, inBlob, size);
+      const now = inBlob.filter(({ array }) => !later(array));
+      for (const { array, offset, dtype } of inBlob.filter(({ array }) => later(array))) {
+        array.source = async (start, end) =>
+          swapped(await this.#range(blob, offset + start, offset + end, size), dtype);
+      }
+      await each(ranges(now), async ({ start, end, places }) => {
+        const bytes = await this.#range(blob, start, end, size);
+        for (const { array, offset, shape, dtype } of places) {
+          array.bytes = swapped(bytes.subarray(offset - start, offset - start + product(shape) * dtype.size), dtype);
+        }
+      });
     });
   }
 
@@ -2038,37 +2149,82 @@ export class Recording {
       const { array, offset, shape, dtype, isNpy } = place;
       const end = offset + product(shape) * dtype.size;
       if (!isNpy && end > bytes.length) throw new TraceError("the array is not wholly there", { file: blob });
-      put(array, dtype, isNpy ? readNpy(bytes, place) : bytes.subarray(offset, end));
+      array.bytes = swapped(isNpy ? readNpy(bytes, place) : bytes.subarray(offset, end), dtype);
     }
   }
 
   /**
    * @param {string} blob
-   * @param {{start: number, end: number, places: Place[]}} range
+   * @param {number} start
+   * @param {number} end
    * @param {number} size
    */
-  async #fillRange(blob, { start, end, places }, size) {
+  async #range(blob, start, end, size) {
     const [expected, file] = [`${end} bytes`, blob];
     if (end > size) throw new TraceError("the array is not wholly there", { file, expected, found: `${size} bytes` });
     const bytes = start < end ? await this.#source.bytes(blob, start, end) : new Uint8Array(0);
     if (bytes === null) throw missingBlob(blob);
     if (bytes.length !== end - start) {
-      throw new TraceError("the array is not wholly there", { file, expected, found: `${start + bytes.length} bytes` });
+      const found = `${bytes.length ? "" : "at most "}${start + bytes.length} bytes`;
+      throw new TraceError("the array is not wholly there", { file, expected, found });
     }
-    for (const { array, offset, shape, dtype } of places) {
-      put(array, dtype, bytes.subarray(offset - start, offset - start + product(shape) * dtype.size));
-    }
+    return bytes;
   }
 }
 
 /**
- * @param {TraceArray} array
- * @param {Dtype} dtype
- * @param {Uint8Array} bytes
+ * What went wrong in an episode, with its place.
+ * @param {unknown} error
+ * @param {Header} header
+ * @param {number} index
  */
-function put(array, dtype, bytes) {
+function located(error, header, index) {
+  if (error instanceof RangeError) return new TraceError("too large for the memory", { file: header.file });
+  if (error instanceof TraceError) error.locate(header.file, joined("episodes", joined(index, error.field)));
+  return error;
+}
+
+/**
+ * Elements in little-endian.
+ * @param {Uint8Array} bytes
+ * @param {Dtype} dtype
+ */
+function swapped(bytes, dtype) {
   if (dtype.big) swap((bytes = bytes.slice()), dtype);
-  array.bytes = bytes;
+  return bytes;
+}
+
+/**
+ * The places of the arrays of a column.
+ * @param {Column} column
+ * @param {Place[]} places of an episode
+ */
+function placesOf(column, places) {
+  const arrays = new Set();
+  const left = [/** @type {any} */ (column)];
+  for (let value = left.pop(); value !== undefined; value = left.pop()) {
+    if (value instanceof TraceArray) arrays.add(value);
+    else if (value instanceof DictColumns || value instanceof TupleColumns) left.push(...value.columns.values());
+    else if (value instanceof Map || Array.isArray(value)) for (const item of value.values()) left.push(item);
+  }
+  return places.filter(({ array }) => arrays.has(array));
+}
+
+/**
+ * How many bytes of each blob arrays have. Those of the same bytes count once.
+ * @param {Place[]} places
+ * @returns {[string, number][]}
+ */
+function askedOf(places) {
+  const seen = new Set();
+  const sums = new Map();
+  for (const { blob, offset, shape, dtype } of places) {
+    const size = product(shape) * dtype.size;
+    const place = `${blob} ${offset} ${size}`;
+    if (!seen.has(place)) sums.set(blob, (sums.get(blob) ?? 0) + size);
+    seen.add(place);
+  }
+  return [...sums];
 }
 
 /**

@@ -1,0 +1,281 @@
+// The parts of the page that need no browser. What people see of it: tests/test_viewer_page.py.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { open } from "../../gym_recording/readers/gym_recording.js";
+import { Catalogue } from "../../gym_recording/viewer/catalogue.js";
+import { parseFilter } from "../../gym_recording/viewer/filter.js";
+import { leavesOf, treeOf } from "../../gym_recording/viewer/leaf.js";
+import { layoutOf } from "../../gym_recording/viewer/picture.js";
+import { element, kind, rounded, text } from "../../gym_recording/viewer/value.js";
+import { about, Blob, Counting, NAME, plain, recording, TRACE } from "./recording.mjs";
+
+const ROW = {
+  number: 7,
+  name: "CartPole-v1",
+  length: 100,
+  return: -2.5,
+  ended: "reset",
+  seed: 12n,
+  lane: null,
+  started: "2026-01-02T03:04:05Z",
+};
+
+for (const [filter, isMet] of [
+  ["", true],
+  ["cart", true],
+  ["CARTPOLE reset", true],
+  ["pole2", false],
+  ["length>99 return<0", true],
+  ["length>100", false],
+  ["length>=100 length<=100 length=100", true],
+  ["length!=100", false],
+  ["return=-2.5", true],
+  ["seed=12", true],
+  ["seed>11 seed<13", true],
+  ["lane=0", false],
+  ["lane<5", false],
+  ["lane!=3", false],
+  ["ended_by:res", true],
+  ["ended_by=reset", true],
+  ["ended_by=res", false],
+  ["ended_by!=close", true],
+  ["started>2026-01-01", true],
+  ["started:2026-01", true],
+  ["started<2026", false],
+  ["trace:cart", true],
+  ["12:34", false],
+  ["episode=7", true],
+]) {
+  test(`the filter ${JSON.stringify(filter)} ${isMet ? "leaves" : "takes away"} the row`, () => {
+    const { test: meets, problem } = parseFilter(filter);
+    assert.equal(problem, "");
+    assert.equal(meets(/** @type {any} */ (ROW)), isMet);
+  });
+}
+
+for (const [filter, problem] of [
+  ["size>3", "there is no column size"],
+  ["length>", "length> what?"],
+  ["length>many", "many is no number"],
+  ["toString>1", "there is no column tostring"],
+  ["constructor=1", "there is no column constructor"],
+]) {
+  test(`the filter ${filter} is a problem that is told`, () => assert.equal(parseFilter(filter).problem, problem));
+}
+
+for (const [shape, tiles, height, width, channels] of [
+  [[16, 24], 1, 16, 24, 1],
+  [[16, 24, 1], 1, 16, 24, 1],
+  [[16, 24, 3], 1, 16, 24, 3],
+  [[16, 24, 4], 1, 16, 24, 4],
+  [[1, 16, 24], 1, 16, 24, 1],
+  [[3, 16, 24], 1, 16, 24, 3],
+  [[2, 16, 24], 2, 16, 24, 1],
+  [[5, 84, 84], 5, 84, 84, 1],
+  [[84, 84, 12], 4, 84, 84, 3],
+  [[12, 84, 84], 4, 84, 84, 3],
+  [[4, 16, 24, 3], 4, 16, 24, 3],
+  [[4, 16, 24, 1], 4, 16, 24, 1],
+  [[4, 3, 16, 24], 4, 16, 24, 3],
+]) {
+  test(`rows of shape ${shape} are ${tiles} images of ${height} × ${width}, ${channels} channels`, () => {
+    const layout = layoutOf("uint8", shape);
+    assert.deepEqual([layout.tiles, layout.height, layout.width, layout.channels], [tiles, height, width, channels]);
+    // Every byte is at one place, and none outside.
+    const [st, sy, sx, sc] = layout.strides;
+    const seen = new Set();
+    for (let tile = 0; tile < tiles; tile++)
+      for (let y = 0; y < height; y++)
+        for (let x = 0; x < width; x++)
+          for (let c = 0; c < channels; c++) seen.add(tile * st + y * sy + x * sx + c * sc);
+    const size = shape.reduce((a, b) => a * b);
+    assert.deepEqual([seen.size, Math.min(...seen), Math.max(...seen)], [size, 0, size - 1]);
+  });
+}
+
+test("what is no image is none", () => {
+  for (const shape of [
+    [],
+    [84],
+    [4, 4],
+    [2, 3, 4],
+    [84, 84, 100],
+    [100, 84, 84],
+    [3, 84],
+    [2, 2, 84, 84],
+    [1, 2, 3, 4, 5],
+  ])
+    assert.equal(layoutOf("uint8", shape), null, String(shape));
+  assert.equal(layoutOf("float32", [84, 84, 3]), null);
+});
+
+test("four channels are a stack if the last is not 255 everywhere", () => {
+  const bytes = new Uint8Array(16 * 24 * 4).fill(255);
+  assert.equal(layoutOf("uint8", [16, 24, 4], bytes).channels, 4);
+  bytes[7] = 254;
+  assert.deepEqual(
+    [layoutOf("uint8", [16, 24, 4], bytes).tiles, layoutOf("uint8", [16, 24, 4], bytes).channels],
+    [4, 1],
+  );
+});
+
+/** The column of an episode that is recorded so. */
+async function column(dtype, shape, data, more) {
+  const blob = new Blob();
+  const read = await open(new Counting(recording(blob, [about(blob, dtype, shape, data, more)])));
+  return (await read.episode(0)).observations;
+}
+
+test("values are written with the digits that tell them from all others of their dtype", async () => {
+  assert.equal(text((await column("float32", [2], Float32Array.of(0.1, 1 / 3))).at(0)), "0.1");
+  assert.equal(text((await column("float32", [2], Float32Array.of(0.1, 1 / 3))).at(1)), "0.33333334");
+  assert.equal(text((await column("float64", [2], Float64Array.of(0.1 + 0.2, NaN))).at(0)), "0.30000000000000004");
+  assert.equal(text(await column("float64", [2], Float64Array.of(-Infinity, NaN))), "[-inf, nan]");
+  assert.equal(text(await column("float64", [2], Float64Array.of(-0, 0))), "[-0, 0]");
+  assert.equal(text(await column("int64", [2], BigInt64Array.of(2n ** 62n + 1n, -1n))), `[${2n ** 62n + 1n}, -1]`);
+  assert.equal(text(await column("bool", [2], Uint8Array.of(0, 1))), "[False, True]");
+  assert.equal(text(await column("complex64", [2], Float32Array.of(0.1, -2, 3, 4))), "[0.1-2j, 3+4j]");
+  assert.equal(text(await column("<U1", [2], Uint32Array.of(97, 98))), "[a, b]");
+  assert.equal(text(await column("[('x', '<f4')]", [2], Float32Array.of(1, 2))), "{x: [1, 2]}");
+  assert.equal(text(new Map([["a", [1, null, "x"]]])), '{"a": [1, None, "x"]}');
+  assert.equal(text(Array.from({ length: 30 }, (_, i) => i)), `[${[...Array(24).keys()].join(", ")}, … 6 more]`);
+  assert.equal(element((await column("int64", [2, 2], BigInt64Array.of(1n, 2n, 3n, 4n))).at(1), 1), "4");
+  assert.equal(kind((await column("float32", [2, 3], new Float32Array(6))).at(0)), "float32 (3,)");
+  assert.deepEqual(
+    [rounded(326528123.4), rounded(1e6), rounded(1 / 3), rounded(null), rounded(NaN)],
+    ["326528123", "1000000", "0.333333", "–", "nan"],
+  );
+});
+
+test("leaves know their names, and which are drawn as steps", async () => {
+  const vector = await column("float32", [2, 3], new Float32Array(6));
+  const [leaf] = leavesOf(treeOf("observation", vector, null));
+  assert.deepEqual(
+    [leaf.label(2, "position"), leaf.isNumeric, leaf.isDiscrete, leaf.count],
+    ["position[2]", true, false, 3],
+  );
+  const whole = await column("int64", [2], new BigInt64Array(2));
+  const spaces = [null, new Map([["type", "Discrete"]]), new Map([["type", "Box"]]), "nonsense"];
+  assert.deepEqual(
+    spaces.map((space) => leavesOf(treeOf("action", whole, space))[0].isDiscrete),
+    [true, true, false, true],
+  );
+  const matrix = await column("float32", [2, 2, 3], new Float32Array(12));
+  assert.equal(leavesOf(treeOf("grid", matrix, null))[0].label(5, "grid"), "grid[1,2]");
+});
+
+test("numbers of a leaf are those of its rows, however they are read and stored", async () => {
+  const blob = new Blob();
+  const data = Float32Array.from({ length: 300_000 }, (_, i) => i % 1000);
+  const observations = blob.add("float32", [30_000, 10], data);
+  const actions = { ...plain(blob), actions: blob.add("int64", [29_999], new BigInt64Array(29_999)) };
+  const rewards = blob.add("float64", [29_999], new Float64Array(29_999));
+  const read = await open(new Counting(recording(blob, [{ ...actions, observations, rewards }])));
+  for (const later of [() => false, (array) => array.shape.length > 1]) {
+    const episode = await read.episode(0, { later });
+    const [leaf] = leavesOf(treeOf("observation", episode.observations, null));
+    const [first, last] = await leaf.lines([0, 9]);
+    assert.ok(
+      first.every((value, t) => value === (10 * t) % 1000) && last.every((value, t) => value === (10 * t + 9) % 1000),
+    );
+    for (const t of [0, 26_213, 26_214, 29_999, 5]) assert.equal((await leaf.at(t)).data[3], (10 * t + 3) % 1000);
+    assert.equal(await leaf.at(30_000), undefined);
+  }
+});
+
+test("values of infos are found by the rows that have them", async () => {
+  const values = await column("float64", [2], Float64Array.of(5, 6));
+  const [leaf] = leavesOf(treeOf("info", values, null, "", Float64Array.of(3, 9)));
+  const found = await Promise.all([0, 3, 4, 9, 10].map(async (t) => (await leaf.at(t))?.item()));
+  assert.deepEqual(found, [undefined, 5, undefined, 6, undefined]);
+});
+
+test("lists of numbers are numbers, with NaN and integers beyond 2^53; of others there are none", async () => {
+  const blob = new Blob();
+  const nan = blob.add("float64", [], Float64Array.of(NaN));
+  const episodes = [
+    { ...plain(blob), observations: [1, nan] },
+    { ...plain(blob), observations: ["a", "b"] },
+    {
+      ...plain(blob),
+      observations: [blob.add("uint8", [2], Uint8Array.of(1, 2)), blob.add("uint8", [2], Uint8Array.of(3, 4))],
+    },
+  ];
+  const read = await open(new Counting(recording(blob, episodes)));
+  const leaves = [];
+  for (let i = 0; i < 3; i++) leaves.push(...leavesOf(treeOf("x", (await read.episode(i)).observations, null)));
+  assert.deepEqual(
+    leaves.map(({ isNumeric }) => isNumeric),
+    [true, false, true],
+  );
+  const [[numbers], [, second]] = await Promise.all([leaves[0].lines([0]), leaves[2].lines([0, 1])]);
+  assert.deepEqual([numbers[0], Number.isNaN(numbers[1]), [...second]], [1, true, [2, 4]]);
+});
+
+/** A place whose files can be changed. */
+function place(files) {
+  const source = new Counting(files);
+  const versions = async () =>
+    new Map(
+      [...source.files].filter(([name]) => name.endsWith(".json")).map(([name, bytes]) => [name, String(bytes.length)]),
+    );
+  return { name: "", source, versions };
+}
+
+test("the catalogue reads what is new, and nothing twice", async () => {
+  const blob = new Blob();
+  const here = place(recording(blob, [plain(blob), plain(blob)]));
+  const catalogue = new Catalogue(here);
+  assert.equal(await catalogue.look(() => {}), true);
+  assert.deepEqual(
+    catalogue.rows.map((row) => [row.number, row.length, row.return, row.ended]),
+    [
+      [0, 1, 0.5, "close"],
+      [1, 1, 0.5, "close"],
+    ],
+  );
+  here.source.count;
+  assert.equal(await catalogue.look(() => {}), false);
+  assert.equal(here.source.count, 0);
+
+  const grown = new Blob();
+  here.source.files = recording(grown, [plain(grown), plain(grown), plain(grown)]);
+  assert.equal(await catalogue.look(() => {}), true);
+  assert.equal(catalogue.rows.length, 3);
+  assert.equal(catalogue.find(2), catalogue.rows[2]);
+  assert.equal(catalogue.find(3), undefined);
+});
+
+test("a batch that cannot be read is one row for all its episodes, however many", async () => {
+  const blob = new Blob();
+  const files = recording(blob, [plain(blob)], { batches: [{ first: 0, len: 10 ** 9, fn: `${NAME}.json` }] });
+  const catalogue = new Catalogue(place(files));
+  await catalogue.look(() => {});
+  assert.deepEqual(
+    catalogue.rows.map(({ number, count, ended }) => [number, count, ended]),
+    [[0, 10 ** 9, "error"]],
+  );
+  assert.equal(catalogue.problems.length, 1);
+  assert.equal(catalogue.find(12345), catalogue.rows[0]);
+});
+
+test("a manifest that cannot be read is a problem, and its episodes are there", async () => {
+  const blob = new Blob();
+  const files = recording(blob, [plain(blob)]);
+  files.set(`${TRACE}.manifest.json`, new TextEncoder().encode("{"));
+  const catalogue = new Catalogue(place(files));
+  await catalogue.look(() => {});
+  assert.deepEqual([catalogue.rows.length, catalogue.problems.length], [1, 1]);
+});
+
+test("the sum of rewards has no error that adds up", async () => {
+  const blob = new Blob();
+  const rewards = blob.add("float64", [1000], new Float64Array(1000).fill(0.1));
+  const actions = blob.add("int64", [1000], new BigInt64Array(1000));
+  const observations = blob.add("uint8", [1001], new Uint8Array(1001));
+  const catalogue = new Catalogue(place(recording(blob, [{ ...plain(blob), observations, actions, rewards }])));
+  await catalogue.look(() => {});
+  assert.equal(catalogue.rows[0].return, 100);
+});
