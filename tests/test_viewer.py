@@ -346,14 +346,24 @@ def test_a_file_that_is_cut_while_it_is_sent_ends_the_connection(server, directo
 # ---- the command
 
 
-def run_view(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "gym_recording", "view", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+@contextlib.contextmanager
+def run_view(*arguments, before=""):
+    """`gym-recording view` in a process, which Ctrl-C reaches even where tests run in the background of a shell."""
+    program = f"""
+import signal, sys, webbrowser
+from gym_recording.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+{before}
+sys.exit(main(sys.argv[1:]))
+"""
+    command = [sys.executable, "-c", program, "view", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, encoding="utf-8", env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_view_prints_the_url_and_serves_until_it_is_interrupted(directory):
@@ -373,17 +383,8 @@ def test_view_opens_the_browser(directory, tmp_path):
         f'#!/bin/sh\necho "$1" > "{tmp_path}/asked.part" && mv "{tmp_path}/asked.part" "{tmp_path}/asked"\n'
     )
     browser.chmod(0o755)
-    program = (
-        "import sys, threading, os, webbrowser, gym_recording.cli as cli\n"
-        f"webbrowser.register('ours', None, webbrowser.GenericBrowser([{str(browser)!r}, '%s']), preferred=True)\n"
-        f"cli.main(['view', {str(directory)!r}])"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    ) as process:
+    ours = f"webbrowser.register('ours', None, webbrowser.GenericBrowser([{str(browser)!r}, '%s']), preferred=True)"
+    with run_view(directory, before=ours) as process:
         url = process.stdout.readline().strip()
         wait_for(tmp_path / "asked")
         process.send_signal(signal.SIGINT)

@@ -29,7 +29,8 @@ import { open, TraceArray, TraceError } from "../readers/gym_recording.js";
 
 /** @typedef {{version: string, rows: Row[]}} Known */
 
-const AHEAD = 3; // batches: a server is never without work, and little is in memory
+const AHEAD = 5; // batches: a server is never without work, and little is in memory
+const FRAME = 16; // ms that the page may wait; after more work it gets its turn
 const pause = () => new Promise((resolve) => setTimeout(resolve));
 
 /** The rows of a recording, and what is wrong with it. */
@@ -118,6 +119,7 @@ export class Catalogue {
 async function* readAhead(recording, knownOf) {
   /** @type {Promise<Known>[]} */
   const waiting = [];
+  let paused = performance.now();
   for (const trace of recording.traces) {
     for (const batch of trace.batches) {
       const known = knownOf(batch.file, batch.count);
@@ -128,7 +130,9 @@ async function* readAhead(recording, knownOf) {
       waiting.push(typeof known === "string" ? reading(known) : Promise.resolve(known));
       if (waiting.length <= AHEAD) continue;
       yield /** @type {Promise<Known>} */ (waiting.shift());
-      if (typeof known === "string") await pause();
+      if (performance.now() - paused < FRAME) continue; // a pause takes 4 ms at least
+      await pause();
+      paused = performance.now();
     }
   }
   yield* waiting;
