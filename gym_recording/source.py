@@ -158,6 +158,9 @@ class Source:
         Raises:
             TraceError: it is missing or damaged.
         """
+        outline = None if batch.error is not None else self._outlines.get(batch.file)
+        if outline is not None and outline.is_whole[number]:
+            return outline.episode(number, self.columns)
         return self._retry(batch, lambda header: read_episode(header, number, self.get_binfile))
 
     def _retry(self, batch: BatchFile, read: Callable[[Header], _T]) -> _T:
@@ -198,7 +201,7 @@ class Source:
             yield start, numbers[positions == position] - start, self._outline(index.batches[position])
 
     def _outline(self, batch: BatchFile) -> Outline:
-        outline = self._outlines.get(batch.file)
+        outline = None if batch.error is not None else self._outlines.get(batch.file)
         if outline is None:
             outline = self._outlines[batch.file] = self._retry(batch, lambda header: Outline(header, self.get_binfile))
         return outline
