@@ -87,11 +87,6 @@ class Block(NamedTuple):
     form: Form
     leaves: dict[Path, Leaf]
 
-    @property
-    def is_stacked(self) -> bool:
-        """Whether every leaf is an array."""
-        return _is_stacked(self.form)
-
 
 class Outline:
     """The outline of a batch of E episodes.
@@ -140,8 +135,7 @@ class Outline:
     def _is_whole(self, number: int, members: dict[str, Any]) -> bool:
         if not self.is_final or self.block[number] < 0 or not _KNOWN.issuperset(members):
             return False
-        block = self.blocks[self.block[number]]
-        return block.is_stacked and all(leaf.blob is not None for leaf in block.leaves.values())
+        return _is_stacked(self.blocks[self.block[number]].form)
 
     def episode(self, number: int, columns: Callable[[dict[Path, Leaf]], dict[Path, Any]]) -> Episode:
         """An episode, without its header: where `is_whole` is true.
