@@ -26,6 +26,8 @@ INFO_KEYS = """\
               what is not finite is text: "nan", "inf", "-inf"
   lengths     {episodes, min, mean, max}: steps of an episode
   ended_by    {reason: episodes}; "unknown" in old recordings, and while an episode runs
+  started     {episodes, first, last}: when they began, UTC, ISO 8601
+  seeds       how many episodes were reset with one
   bytes       on disk
   files       how many
   errors      list of text: what is missing or damaged, and left out above
@@ -50,6 +52,8 @@ def summary(reader: TraceRecordingReader) -> dict[str, Any]:
         "returns": _statistics(found.returns[~np.isnan(found.returns)]),
         "lengths": _statistics(found.lengths),
         "ended_by": dict(Counter(reason or "unknown" for reason in found.ended_by)),
+        "started": _period([started[:_MAX_TEXT] for started in found.started if started is not None]),
+        "seeds": sum(seed is not None for seed in found.seeds),
     }
 
 
@@ -65,6 +69,10 @@ def _trace_summary(trace: Trace) -> dict[str, Any]:
         "metadata": trace.metadata,
         "episodes": len(trace),
     }
+
+
+def _period(started: list[str]) -> dict[str, Any] | None:
+    return {"episodes": len(started), "first": min(started), "last": max(started)} if started else None
 
 
 def _statistics(values: Any) -> dict[str, Any] | None:
@@ -108,6 +116,10 @@ def info_lines(info: dict[str, Any]) -> Iterator[str]:
             texts.append(f"of {counted(numbers['episodes'], 'episode')}; the returns of others are no numbers")
         yield f"  {key:13}{', '.join(texts)}"
     yield f"  ended by     {', '.join(f'{reason} {count}' for reason, count in sorted(info['ended_by'].items()))}"
+    if info["started"]:
+        yield f"  started      {info['started']['first']} to {info['started']['last']}"
+    if info["seeds"]:
+        yield f"  seeds        of {counted(info['seeds'], 'episode')}"
     for trace in info["traces"]:
         state = ", repaired after a crash" if trace["repaired"] else ", not closed" if trace["closed"] is False else ""
         yield f"{trace['name']}: {counted(trace['episodes'], 'episode')}{state}"

@@ -17,6 +17,7 @@ from .header import Header, read_episode
 
 Path = Tuple[Any, ...]  # of a leaf: the member of an episode, keys, numbers of items
 FACTS = ("started", "seed", "ended_by", "terminated", "truncated", "lane")  # of an episode, None where unknown
+_KNOWN = {*EPISODE_ARRAYS, *FACTS, "headless"}  # what is all that an outline knows
 
 
 class Rows(NamedTuple):
@@ -35,6 +36,10 @@ class Parts(NamedTuple):
 
 
 Form = Any  # Rows, Parts, or None for what is no array: a list with a value per row
+
+
+def _is_stacked(form: Form) -> bool:
+    return all(map(_is_stacked, form.forms)) if isinstance(form, Parts) else form is not None
 
 
 def merge(one: Form, other: Form) -> Form:
@@ -72,8 +77,8 @@ class Leaf(NamedTuple):
     def array(self, data: Any) -> Any:
         """The array over the bytes of the blob."""
         if self.offset == self.end:
-            return np.empty((self.rows, *self.shape), self.dtype)
-        return np.ndarray((self.rows, *self.shape), self.dtype, data, self.offset)
+            data = b""
+        return np.ndarray((self.rows, *self.shape), self.dtype, data, self.offset if len(data) else 0)
 
 
 class Block(NamedTuple):
@@ -96,6 +101,7 @@ class Outline:
         block: int64 (E,): the number of the block of an episode; -1 if it has no transition.
         first: by path, int64 (E,): the row in the leaf at which an episode begins.
         is_final: whether none of its episodes may change any more.
+        is_whole: bool (E,): whether `episode` can give the episode: nothing else is known of it.
     """
 
     def __init__(self, header: Header, get_binfile: Callable[[str], Any]) -> None:
@@ -124,6 +130,33 @@ class Outline:
         self.segments = np.array(segments, "int64").reshape(-1, 3)
         self.blocks = [block.finish(self.first, count) for block in blocks.values()]
         self.is_final = header.version >= 2 and None not in self.facts["ended_by"]
+        self.is_whole = np.array([self._is_whole(*item) for item in enumerate(header.episodes)], "bool")
+
+    def _is_whole(self, number: int, members: dict[str, Any]) -> bool:
+        if not self.is_final or self.block[number] < 0 or not _KNOWN.issuperset(members):
+            return False
+        return _is_stacked(self.blocks[self.block[number]].form)
+
+    def episode(self, number: int, columns: Callable[[dict[Path, Leaf]], dict[Path, Any]]) -> Episode:
+        """An episode, without its header: where `is_whole` is true.
+
+        Args:
+            number: of it in the batch.
+            columns: gives the arrays over the blobs of a block.
+        """
+        block = self.blocks[self.block[number]]
+        arrays, steps, headless = columns(block.leaves), int(self.lengths[number]), bool(self.headless[number])
+        rows = {"observations": steps + (not headless), "actions": steps, "rewards": steps}
+
+        def build(form: Form, path: Path) -> Any:
+            if isinstance(form, Rows):
+                first = int(self.first[path][number])
+                return arrays[path][first : first + rows[path[0]]]
+            items = [(key, build(part, (*path, key))) for key, part in zip(form.keys, form.forms)]
+            return DictColumns(items) if form.is_dict else TupleColumns(tuple(item for _, item in items))
+
+        members = {key: build(form, (key,)) for key, form in zip(block.form.keys, block.form.forms)}
+        return Episode(**members, **{name: facts[number] for name, facts in self.facts.items()}, headless=headless)
 
     def _place(self, number: int, episode: Episode, blobs: _Blobs, blocks: dict[Any, _Block]) -> None:
         """Puts an episode into its block."""

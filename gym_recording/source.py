@@ -24,7 +24,7 @@ from .outline import Leaf, Outline, Path
 
 LISTINGS = 4  # one, and three more: a listing made while a writer renames may show a batch without the one before it
 CACHED_HEADERS = 8  # parsed, so that nested loops over one recording stay cheap
-CACHED_MAPS = 4  # one part in so many of all maps that may be: several readers, and arrays that people hold, have room
+CACHED = 4  # one part in so many of all maps that may be: several readers, and arrays that people hold, have room
 
 _T = TypeVar("_T")
 
@@ -46,6 +46,7 @@ class Source:
         self.binfiles: OrderedDict[str, Any] = OrderedDict()
         self._columns: OrderedDict[int, tuple[dict[Path, Leaf], dict[Path, Any], int]] = OrderedDict()
         self._mapped = 0  # blobs of `_columns`
+        self._most = files.most_maps() // CACHED  # of each
         self._headers: OrderedDict[str, Header] = OrderedDict()
         self._outlines: dict[str, Outline] = {}
         self._index: Index | None = None
@@ -160,6 +161,9 @@ class Source:
         Raises:
             TraceError: it is missing or damaged.
         """
+        outline = None if batch.error is not None else self._outlines.get(batch.file)
+        if outline is not None and outline.is_whole[number]:
+            return outline.episode(number, self.columns)
         return self._retry(batch, lambda header: read_episode(header, number, self.get_binfile))
 
     def _retry(self, batch: BatchFile, read: Callable[[Header], _T]) -> _T:
@@ -200,7 +204,7 @@ class Source:
             yield start, numbers[positions == position] - start, self._outline(index.batches[position])
 
     def _outline(self, batch: BatchFile) -> Outline:
-        outline = self._outlines.get(batch.file)
+        outline = None if batch.error is not None else self._outlines.get(batch.file)
         if outline is None:
             outline = self._outlines[batch.file] = self._retry(batch, lambda header: Outline(header, self.get_binfile))
         return outline
@@ -224,7 +228,7 @@ class Source:
             except FileNotFoundError as error:
                 raise MissingEpisodesError("the blob is missing, and its episodes with it", file=fn) from error
             self.binfiles[fn] = data
-            while len(self.binfiles) > files.most_maps() // CACHED_MAPS:
+            if len(self.binfiles) > self._most:
                 self.binfiles.popitem(last=False)
         return data
 
@@ -255,7 +259,7 @@ class Source:
             # With the leaves, so that no others get their id.
             found = self._columns[id(leaves)] = leaves, arrays, blobs
             self._mapped += blobs
-            while self._mapped > files.most_maps() // CACHED_MAPS and len(self._columns) > 1:
+            while self._mapped > self._most and len(self._columns) > 1:
                 self._mapped -= self._columns.popitem(last=False)[1][2]
         return found[1]
 

@@ -377,6 +377,8 @@ def test_info_says_what_was_recorded(library, tmp_path, capsys):
         f"  returns      {mean}",
         f"  lengths      {mean}",
         "  ended by     terminated 3",
+        f"  started      {episodes[0].started} to {episodes[-1].started}",
+        "  seeds        of 3 episodes",
         f"{trace.name}: 3 episodes",
         f"  created      {trace.created}",
         "  env          CartPole-v1",
@@ -395,6 +397,7 @@ def test_info_as_json_has_the_documented_keys_and_all_the_numbers(tmp_path, caps
     assert re.findall(r"^  ([a-z_]+)  ", documented, re.M) == list(info)
     assert re.split(r",\s+", re.search(r"traces +list of \{([a-z_,\s]+)\}", documented)[1]) == list(info["traces"][0])
     (trace,) = TraceRecordingReader(tmp_path).traces
+    first, _, last = TraceRecordingReader(tmp_path)
     assert info == {
         "directory": str(tmp_path),
         "traces": [
@@ -415,6 +418,8 @@ def test_info_as_json_has_the_documented_keys_and_all_the_numbers(tmp_path, caps
         "returns": {"episodes": 3, "min": 0.0, "mean": 8 / 3, "max": 5.0},
         "lengths": {"episodes": 3, "min": 0, "mean": 1.0, "max": 2},
         "ended_by": {"terminated": 2, "reset": 1},
+        "started": {"episodes": 3, "first": first.started, "last": last.started},
+        "seeds": 0,
         "bytes": sum(path.stat().st_size for path in tmp_path.iterdir()),
         "files": 3,
         "errors": [],

@@ -86,6 +86,24 @@ def test_a_reader_is_a_sequence_of_episodes(tmp_path):
     assert [number_of(one) for one in reversed(reader)] == [6, 5, 4, 3, 2, 1, 0]
 
 
+def test_len_reads_no_header_and_an_index_only_its_own_and_its_blob(tmp_path):
+    record(tmp_path, range(7), buffer_batch_size=2)
+    reader = TraceRecordingReader(tmp_path)
+    for path in tmp_path.iterdir():
+        if ".ep000000002." not in path.name and "manifest" not in path.name:
+            path.write_bytes(b"damaged")
+    blob(tmp_path, 2).rename(tmp_path / "away")
+    assert len(reader) == 7
+    with pytest.raises(MissingEpisodesError, match="the blob is missing"):
+        reader[2]
+    (tmp_path / "away").rename(blob(tmp_path, 2))
+    assert [number_of(reader[index]) for index in (3, 2, -4)] == [3, 2, 3]
+    assert [number_of(one) for one in reader.select(slice(2, 4))] == [2, 3]
+    for index in (0, -1):
+        with pytest.raises(TraceError):
+            reader[index]
+
+
 def test_nested_loops_are_independent(tmp_path):
     record(tmp_path, range(20))
     reader = TraceRecordingReader(tmp_path)
@@ -657,10 +675,10 @@ def test_a_reader_keeps_few_blobs_open_however_many_it_has_read(tmp_path):
     import resource
 
     record(tmp_path, range(100))
-    reader = TraceRecordingReader(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
     try:
+        reader = TraceRecordingReader(tmp_path)
         assert [number_of(one) for one in reader] == list(range(100))
         if sys.version_info < (3, 13):  # later, a map needs no descriptor
             assert 1 <= len(reader.binfiles) <= 32

@@ -1,5 +1,6 @@
 """Views: which episodes they have, and that they are readers like any other."""
 
+import json
 import pickle
 import shutil
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ import pytest
 from conftest import DATA
 
 from gym_recording import TraceError, TraceRecording, TraceRecordingReader
+from gym_recording.format import write_document
 
 NAN = float("nan")
 
@@ -201,6 +203,24 @@ def test_after_a_refresh_a_view_has_what_fits_then(tmp_path):
     assert lengths(reader) == [1, 5, 7, 2, 3]
     assert lengths(long) == [5, 7, 2, 3]
     assert lengths(odd) == before, "those that were chosen by number stay the same ones, though they moved"
+
+
+def test_named_episodes_that_a_batch_has_no_more_are_left_out(tmp_path):
+    record(tmp_path, [(1, 1.0), (1, 2.0), (1, 3.0)], buffer_batch_size=3)
+    record(tmp_path, [(1, 4.0)])
+    reader = TraceRecordingReader(tmp_path)
+    view = reader.select([0, 2])
+    assert returns(view) == [1.0, 3.0]
+    (path,) = (
+        path for path in tmp_path.glob("*.ep000000000.json") if len(json.loads(path.read_text())["episodes"]) == 3
+    )
+    document = json.loads(path.read_text())
+    body = {key: value for key, value in document.items() if key not in ("format", "crc32")}
+    path.write_bytes(write_document(json.dumps({**body, "episodes": body["episodes"][:2]})[1:-1]))
+    for manifest in tmp_path.glob("*.manifest.json"):
+        manifest.unlink()
+    reader.refresh()
+    assert (len(reader), returns(view)) == (3, [1.0])
 
 
 def test_named_episodes_that_are_gone_are_left_out(tmp_path, reader):

@@ -8,12 +8,20 @@ import warnings
 
 import numpy as np
 import pytest
-from cases import CASES
+from cases import CASES, plain
 from conftest import DATA
 
 from gym_recording import MissingEpisodesError, TraceError, TraceRecording, TraceRecordingReader
 
 RECORDINGS = sorted(path for path in (DATA / "golden").iterdir() if path.is_dir())
+
+
+def arrays_of(rows):
+    if isinstance(rows, np.ndarray):
+        yield rows
+    elif hasattr(rows, "columns"):
+        for item in rows.columns.values() if isinstance(rows, dict) else rows.columns:
+            yield from arrays_of(item)
 
 
 def same(one, other):
@@ -47,6 +55,43 @@ def test_it_says_of_episodes_of_every_kind_of_value_what_they_say(record):
     assert summary.lengths.dtype == summary.numbers.dtype == summary.traces.dtype == np.int64
     assert summary.returns.dtype == np.float64
     assert np.isnan(summary.returns).any() and np.isfinite(summary.returns).any()
+
+
+@pytest.mark.parametrize("options", [{}, {"flush_interval": 0}, {"infos": True, "timestamps": True}])
+def test_episodes_are_the_same_ones_when_a_summary_was_made(record, options):
+    directory = record(*CASES.values(), **options)
+    fresh, known = TraceRecordingReader(directory), TraceRecordingReader(directory)
+    known.summary()
+    assert len(fresh) == len(known)
+    for one, other in zip(fresh, known):
+        assert list(map(plain, vars(one).items())) == list(map(plain, vars(other).items()))
+        for name in ("observations", "actions", "rewards"):
+            for array in arrays_of(getattr(other, name)):
+                assert not array.flags.writeable
+    held = [known[number] for number in range(len(known))]
+    known.close()
+    assert [plain(one.observations) for one in held] == [plain(one.observations) for one in fresh]
+
+
+def test_an_episode_needs_no_header_when_a_summary_was_made(tmp_path):
+    with TraceRecording(tmp_path, durability="none") as recording:
+        for seed in (3, None):
+            recording.add_reset(0.5, seed=seed)
+            recording.add_step(1, 0.5, 2.0)
+        recording.add_reset(0.5, options={"a": 1})
+    reader = TraceRecordingReader(tmp_path)
+    reader.summary()
+    reader.close()
+    next(tmp_path.glob("*.ep000000000.json")).write_text("damaged")
+    assert [reader[number].seed for number in (0, 1)] == [3, None]
+    with pytest.raises(TraceError):
+        reader[2]
+    next(tmp_path.glob("*.ep000000000.json")).unlink()
+    assert reader[0].seed == 3
+    reader.refresh()
+    for ask in (lambda: reader[0], reader.summary):
+        with pytest.raises(MissingEpisodesError):
+            ask()
 
 
 @pytest.mark.parametrize("directory", RECORDINGS, ids=lambda path: path.name)

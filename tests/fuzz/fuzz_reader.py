@@ -44,6 +44,10 @@ def one_input(data):
             assert len(reader) >= 0
         except TraceError as error:
             say(error)
+        try:
+            learn(reader)
+        except TraceError as error:
+            say(error)
         for error in reader.errors:
             say(error)
         for trace in reader.traces:
@@ -61,6 +65,16 @@ def one_input(data):
 
 def say(error):
     assert len(str(error)) < 2000, "a complaint is one short line"
+
+
+def learn(reader):
+    """What is asked of a reader to learn from it: statistics, views, some transitions and windows."""
+    summary = reader.summary()
+    assert len(reader.select(summary.lengths > 0, min_length=1)) <= len(reader)
+    for samples in (reader.transitions, reader.windows(3, pad=True)):
+        if len(samples):
+            look(samples[[0, len(samples) - 1, 0]])
+            look(samples[len(samples) // 2])
 
 
 def touch(episode):
