@@ -221,7 +221,10 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
 
     @property
     def transitions(self) -> Transitions:
-        """The transitions of its episodes: a sequence of `Transition`, by number, many at once, or at random."""
+        """The transitions of its episodes: a sequence of `Transition`, by number, many at once, or at random.
+
+        What is first asked of it, or of `windows`, reads every header once: some 30 microseconds an episode.
+        """
         return Transitions(self._steps)
 
     def windows(self, length: int, stride: int = 1, pad: bool = False) -> Windows:
