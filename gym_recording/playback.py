@@ -18,7 +18,7 @@ from .format import read_array
 from .header import Header, read_episode
 from .index import BatchFile, Trace
 from .memory import Directory, MemoryDirectory, Place
-from .selection import REASONS, Selection, named_by
+from .selection import Asked, Selection, named_by
 from .source import Source
 from .steps import Steps
 from .summary import Summary, summarize
@@ -206,16 +206,11 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
             TraceError: an argument is malformed; or what must be known of the episodes is missing or damaged.
             IndexError: there is no such episode.
         """
-        reasons = (ended_by,) if isinstance(ended_by, str) else ended_by if ended_by is None else tuple(ended_by)
-        for reason in reasons or ():
-            if reason not in (None, *REASONS):
-                raise TraceError("unknown", field="ended_by", expected=", ".join(REASONS), found=repr(reason)[:80])
+        asked = Asked(min_length, max_length, min_return, max_return, ended_by, env, trace, metadata).checked()
         view = copy.copy(self)
         named = None if episodes is None else named_by(self._source, self.numbers, episodes)
         view._above, view._derived = self, {}
-        view._selection = Selection(
-            named, min_length, max_length, min_return, max_return, reasons, env, trace, metadata
-        )
+        view._selection = Selection(named, asked)
         view._chosen()
         return view
 

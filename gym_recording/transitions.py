@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple
 import numpy as np
 
 from .errors import TraceError
-from .selection import positions
+from .selection import positions, whole_number
 from .steps import Picks, Steps
 
 _CHUNK = 256  # items that a loop over all of them reads at once
@@ -90,7 +90,7 @@ class Samples(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self.read(np.arange(*index.indices(len(self)), dtype="int64"))
-        if hasattr(index, "__index__") and not (isinstance(index, np.ndarray) and index.ndim):
+        if hasattr(index, "__index__") and not getattr(index, "ndim", 0):  # arrays of PyTorch have `__index__`, too
             try:
                 (item,) = self.__getitems__([range(len(self))[operator.index(index)]])
                 return item
@@ -119,8 +119,9 @@ class Samples(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs
             rng: a generator of NumPy, a seed, or None for one that is seeded by the system.
 
         Raises:
-            TraceError: there is none.
+            TraceError: there is none; or `n` is no int from 0 on.
         """
+        n = whole_number(n, 0, "n")
         if not len(self):
             raise TraceError(f"there is no {self._noun} to draw")
         return self.read(np.random.default_rng(rng).integers(len(self), size=n))
