@@ -108,6 +108,13 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         """
         self._source.refresh()
 
+    def _apart(self) -> TraceRecordingReader:
+        """A reader of the same look at the recording, which no `refresh` of this one changes."""
+        twin = copy.copy(self)
+        self._source.index, twin._chosen()
+        twin._source, twin._derived = copy.copy(self._source), dict(self._derived)
+        return twin
+
     def complain(self) -> None:
         """Raises what the look at the directory found to be missing or damaged, if anything.
 
