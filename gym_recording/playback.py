@@ -169,7 +169,9 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     def __iter__(self) -> Iterator[Episode]:
         chosen = self._chosen()
         if chosen is not None:
-            yield from map(self._episode, chosen)
+            index = self._source.index  # of this look: a refresh meanwhile changes what the numbers mean
+            for number in chosen.tolist():
+                yield self._source.episode(*index.locate(number))
             return
         for trace in self.traces:
             if trace.error is not None and self.on_error == "raise":

@@ -6,6 +6,7 @@ which something was not recorded.
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Sequence
 from typing import Any, Callable, Iterable, Iterator, NamedTuple
@@ -108,8 +109,10 @@ class Samples(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs
         return items
 
     def __iter__(self) -> Iterator[Any]:
-        for start in range(0, len(self), _CHUNK):
-            yield from self.__getitems__(range(start, min(start + _CHUNK, len(self))))
+        steps, look = self._steps(), copy.copy(self)
+        look._steps = lambda: steps  # of this look: a refresh meanwhile changes what the numbers mean
+        for start in range(0, len(look), _CHUNK):
+            yield from look.__getitems__(range(start, min(start + _CHUNK, len(look))))
 
     def sample(self, n: int, rng: np.random.Generator | int | None = None) -> Any:
         """`n` of them, stacked, drawn uniformly and independently of each other.

@@ -25,6 +25,7 @@ from gym_recording import (
     TraceRecording,
     TraceRecordingReader,
     TupleColumns,
+    merge,
 )
 from gym_recording.format import write_document
 
@@ -533,6 +534,28 @@ def test_transitions_show_more_after_a_refresh(tmp_path):
     view.refresh()
     assert transitions[:].actions.tolist() == view.transitions[:].actions.tolist() == list(range(9))
     check(reader)
+
+
+@pytest.mark.parametrize("what", ["episodes", "view", "transitions", "lists"])
+def test_a_loop_goes_on_over_what_was_there_when_it_began(tmp_path, what):
+    with TraceRecording(tmp_path / "earlier", durability="none") as recording:
+        add(recording, [70, 71, 72])
+    with TraceRecording(tmp_path / "r", durability="none") as recording:
+        for first in range(0, 600, 2):
+            add(recording, [first, first + 1])
+        if what == "lists":
+            recording.add_reset("text")
+            recording.add_step(600, "more", 0.5)
+    reader = TraceRecordingReader(tmp_path / "r")
+    view = reader.select(min_length=1) if what == "view" else reader
+    seen = []
+    for item in view if what in ("episodes", "view") else reader.transitions:
+        seen.append(int(np.ravel(item.actions)[0]))
+        if len(seen) == 3:
+            merge([tmp_path / "earlier"], tmp_path / "r")
+            reader.refresh()
+    assert seen == [first + 1 for first in range(0, 600, 2)] + [600] * (what == "lists")
+    assert len(view) == len(seen) + 1
 
 
 def test_a_running_episode_whose_dtype_changes_is_read_after_a_refresh(tmp_path):
