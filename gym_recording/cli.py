@@ -7,7 +7,6 @@ is printed comes from files and is untrusted: it goes through `_say`. The format
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib
 import importlib.util
 import json
@@ -143,7 +142,7 @@ def _pair(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"{text} is not KEY=VALUE")
     try:
         return key, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return key, value
 
 
@@ -202,8 +201,9 @@ def _library(name: str | None) -> Any:
 def _make(library: Any, env_id: str) -> Any:
     try:
         return library.make(env_id, **make_arguments(library))
-    except (library.error.Error, ImportError) as error:
-        raise TraceError(f"{library.__name__} cannot make it: {' '.join(str(error).split())}", field=env_id) from error
+    except Exception as error:  # whatever constructors raise, and the libraries where an id has two colons
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise TraceError(f"{library.__name__} cannot make it: {text}", field=env_id) from error
 
 
 def _progress(episodes: int) -> Any:
@@ -233,7 +233,7 @@ def _info(args: argparse.Namespace) -> int:
 
 
 def _plot(args: argparse.Namespace) -> int:
-    os.listdir(args.directory)  # it must exist
+    _need(args.directory)
     with TraceRecordingReader(args.directory, on_error="skip") as reader:
         plot(reader, args.picture)
         return max([_fail(str(error)) for error in reader.errors], default=0)
@@ -254,11 +254,12 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _need(directory: str) -> None:
-    if not os.path.isdir(directory):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
+    """Raises the error of the system unless it is a directory that can be listed: a reader takes any path."""
+    os.listdir(directory)
 
 
 def _video(args: argparse.Namespace) -> int:
+    _need(args.directory)
     with TraceRecordingReader(args.directory) as reader:
         number = range(len(reader))[args.episode] if -len(reader) <= args.episode < len(reader) else None
         if number is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from contextlib import closing, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Iterator
 
@@ -107,7 +107,7 @@ def replays(
             if not chain:
                 continue
             made = _make(env, trace)
-            with nullcontext(made) if made is env else closing(made):
+            with nullcontext() if made is env else _closing(made):
                 replayer = _Replayer(made, reader[chain[0]].infos is not None, ignore)
                 yield from (one for one in replayer.run(reader, trace, chain) if one.number in wanted)
 
@@ -121,6 +121,18 @@ def _chains(reader: TraceRecordingReader, numbers: range) -> Iterator[Sequence[i
     for number in numbers:
         lanes.setdefault(reader[number].lane, []).append(number)
     yield from (lanes[lane] for lane in sorted(lanes))
+
+
+@contextmanager
+def _closing(env: Any) -> Iterator[None]:
+    """Closes it at the end. If it fails at that, what it gave is proven all the same."""
+    try:
+        yield
+    finally:
+        try:
+            env.close()
+        except Exception as error:
+            warnings.warn(f"the environment was not closed: {type(error).__name__}: {error}", stacklevel=4)
 
 
 def _make(env: Any, trace: Trace) -> Any:
@@ -139,8 +151,8 @@ def _make(env: Any, trace: Trace) -> Any:
         except TraceError as error:
             error.problem += "; or say which environment it is: `env=`, `--env`"
             raise
-        except (library.error.Error, ImportError) as error:
-            text = " ".join(str(error).split())
+        except Exception as error:  # whatever constructors raise, and the libraries where an id has two colons
+            text = " ".join(str(error).split()) or type(error).__name__
             raise TraceError(f"{library.__name__} cannot make it: {text}", field=env) from error
     if library_of(made) is None:
         raise TraceError("no environment", field="env", expected="one of gym or gymnasium", found=repr(made)[:80])

@@ -46,8 +46,10 @@ def test_the_ending_says_the_format(matplotlib, ending, start, tmp_path, monkeyp
 
 
 def test_returns_that_are_no_numbers_are_left_out(matplotlib, tmp_path):
-    record(tmp_path / "r", [1.0, float("nan"), "good", float("inf"), 2.0] * 10)
+    record(tmp_path / "r", [1.0, float("nan"), "good", float("inf"), -1.7e308, 2.0, 1e308] * 10)
     plot(TraceRecordingReader(tmp_path / "r"), tmp_path / "out.png")
+    record(tmp_path / "large", [1e299, -1e299] * 50)
+    plot(TraceRecordingReader(tmp_path / "large"), tmp_path / "large.png")
     record(tmp_path / "none", ["good"] * 50)
     plot(TraceRecordingReader(tmp_path / "none"), tmp_path / "none.png")
     assert (tmp_path / "none.png").exists()

@@ -378,6 +378,16 @@ def test_a_view_of_what_is_there_is_replayed_whatever_a_manifest_claims(library,
         replay(reader, lambda: make(library, Walk))
 
 
+def test_an_environment_that_fails_when_it_is_closed_has_proven_what_it_gave(library):
+    class Unclosable(Walk):
+        def close(self):
+            raise RuntimeError("stuck")
+
+    directory = record(make(library, Walk), (1, None))
+    with pytest.warns(UserWarning, match="the environment was not closed: RuntimeError: stuck"):
+        assert verdicts(replay(directory, lambda: make(library, Unclosable))) == ["equal", "equal"]
+
+
 # ---- lanes
 
 
