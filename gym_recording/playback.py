@@ -129,9 +129,10 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     def _once(self, name: str, derive: Callable[[], Any]) -> Any:
         """What is derived from a look, once."""
         looks = self._source.looks
-        if self._derived.get(name, (-1,))[0] != looks:
-            self._derived[name] = looks, derive()
-        return self._derived[name][1]
+        found = self._derived.get(name)
+        if found is None or found[0] != looks:
+            found = self._derived[name] = looks, derive()
+        return found[1]
 
     def _chosen(self) -> Any:
         """The numbers of the episodes of a view, an array; None for all."""
