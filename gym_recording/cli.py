@@ -184,7 +184,11 @@ def _record(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        env.close()
+        try:
+            env.close()
+        except OSError:
+            env.recording._abandon()  # it would be tried again at exit, and reported twice
+            raise
     episodes = counted(sum(batch["len"] for batch in env.recording.batches), "episode")
     what = f"interrupted: kept {episodes}" if interrupted else f"recorded {episodes}, {counted(steps, 'step')},"
     _say(f"{what} of {args.env_id} in {args.directory}")

@@ -257,6 +257,23 @@ def test_an_unknown_environment_is_one_line(library, tmp_path, capsys):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("command", ["record CartPole-v1 {} --episodes 20", "select {0}a {0}b"])
+def test_a_full_disk_is_one_line_and_is_not_tried_again_at_exit(library, command, tmp_path):
+    pytest.importorskip("resource")  # POSIX
+    record_by_hand(f"{tmp_path / 'r'}a", *[[1.0] * 100] * 10)
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))"
+    code = f"{limit}; import sys; from gym_recording.cli import main; sys.exit(main(sys.argv[1:]))"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(gym_recording.__file__).parent.parent),
+        "PYTHONWARNINGS": "ignore",
+    }
+    arguments = [sys.executable, "-c", code, *command.format(tmp_path / "r").split()]
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.endswith(": File too large\n")
+
+
 @pytest.mark.parametrize("options", [[], ["--library", "gym"], ["--library", "gymnasium"]])
 def test_an_absent_library_is_an_error_with_the_line_that_installs_it(options, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
