@@ -239,8 +239,9 @@ def _info(args: argparse.Namespace) -> int:
 def _plot(args: argparse.Namespace) -> int:
     _need(args.directory)
     with TraceRecordingReader(args.directory, on_error="skip") as reader:
-        plot(reader, args.picture)
-        return max([_fail(str(error)) for error in reader.errors], default=0)
+        code = max([_fail(str(error)) for error in reader.errors], default=0)
+        plot(reader, args.picture)  # said before: it may be why there is nothing to draw
+        return code
 
 
 def _check(args: argparse.Namespace) -> int:

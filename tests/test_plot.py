@@ -75,6 +75,12 @@ def test_what_is_damaged_is_said_and_the_rest_drawn(matplotlib, tmp_path, capsys
     assert main(["plot", str(tmp_path / "r"), str(tmp_path / "out.png")]) == 1
     assert "the blob is missing" in capsys.readouterr().err
     assert (tmp_path / "out.png").exists()
+    for path in (tmp_path / "r").glob("*.bin"):
+        path.unlink()
+    assert main(["plot", str(tmp_path / "r"), str(tmp_path / "none.png")]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[-1] for line in lines[:-1]] == ["the blob is missing, and its episodes with it"] * 2
+    assert "there is no episode to plot" in lines[-1]
 
 
 def test_without_matplotlib_the_error_says_how_to_get_it(tmp_path, monkeypatch, capsys):
