@@ -7,7 +7,6 @@ is printed comes from files and is untrusted: it goes through `_say`. The format
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib
 import importlib.util
 import json
@@ -153,7 +152,7 @@ def _pair(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"{text} is not KEY=VALUE")
     try:
         return key, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return key, value
 
 
@@ -195,7 +194,11 @@ def _record(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        env.close()
+        try:
+            env.close()
+        except OSError:
+            env.recording._abandon()  # it would be tried again at exit, and reported twice
+            raise
     episodes = counted(sum(batch["len"] for batch in env.recording.batches), "episode")
     what = f"interrupted: kept {episodes}" if interrupted else f"recorded {episodes}, {counted(steps, 'step')},"
     _say(f"{what} of {args.env_id} in {args.directory}")
@@ -212,8 +215,9 @@ def _library(name: str | None) -> Any:
 def _make(library: Any, env_id: str) -> Any:
     try:
         return library.make(env_id, **make_arguments(library))
-    except (library.error.Error, ImportError) as error:
-        raise TraceError(f"{library.__name__} cannot make it: {' '.join(str(error).split())}", field=env_id) from error
+    except Exception as error:  # whatever constructors raise, and the libraries where an id has two colons
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise TraceError(f"{library.__name__} cannot make it: {text}", field=env_id) from error
 
 
 def _progress(episodes: int) -> Any:
@@ -243,10 +247,11 @@ def _info(args: argparse.Namespace) -> int:
 
 
 def _plot(args: argparse.Namespace) -> int:
-    os.listdir(args.directory)  # it must exist
+    _need(args.directory)
     with TraceRecordingReader(args.directory, on_error="skip") as reader:
-        plot(reader, args.picture)
-        return max([_fail(str(error)) for error in reader.errors], default=0)
+        code = max([_fail(str(error)) for error in reader.errors], default=0)
+        plot(reader, args.picture)  # said before: it may be why there is nothing to draw
+        return code
 
 
 def _view(args: argparse.Namespace) -> int:
@@ -281,11 +286,12 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _need(directory: str) -> None:
-    if not os.path.isdir(directory):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
+    """Raises the error of the system unless it is a directory that can be listed: a reader takes any path."""
+    os.listdir(directory)
 
 
 def _video(args: argparse.Namespace) -> int:
+    _need(args.directory)
     with TraceRecordingReader(args.directory) as reader:
         number = range(len(reader))[args.episode] if -len(reader) <= args.episode < len(reader) else None
         if number is None:

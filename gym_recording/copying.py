@@ -51,7 +51,7 @@ def copy_episodes(source: Place | TraceRecordingReader, destination: Place) -> C
     Raises:
         TraceError: something is recorded at the destination; or something in the source is missing or damaged, and
             nothing is written.
-        OSError: a file could not be written. What is there until then is no copy of all.
+        OSError: a file could not be written. What is there until then is no copy of all, and not closed.
     """
     reader = source if isinstance(source, TraceRecordingReader) else TraceRecordingReader(source)
     place = destination if isinstance(destination, MemoryDirectory) else os.fsdecode(destination)
@@ -64,7 +64,8 @@ def copy_episodes(source: Place | TraceRecordingReader, destination: Place) -> C
     for trace, chosen in _by_trace(reader):
         library = trace.writer.get("library")
         options: dict[str, Any] = {"env": trace.env or None, "metadata": trace.metadata, "library": library}
-        with TraceRecording(destination, **options) as recording:
+        recording = TraceRecording(destination, **options)
+        try:
             size = 0
             for number in chosen:
                 episode, ended_by = reader[number], None
@@ -80,6 +81,10 @@ def copy_episodes(source: Place | TraceRecordingReader, destination: Place) -> C
                 if size >= BATCH_BYTES:
                     recording.save_complete()
                     size = 0
+            recording.close()
+        except BaseException:
+            recording._abandon()  # else the rest might follow at exit, and pass for a whole copy
+            raise
     return Copied(count, running)
 
 

@@ -7,7 +7,6 @@ is there already is left out, so a merge that was cut off is finished by the sam
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import os
@@ -66,6 +65,8 @@ def merge(sources: Iterable[Place], destination: Place) -> Merged:
             is still open, or its process died, then `repair` it first; or another file has a name that is needed.
         OSError: a file could not be written. The same merge again goes on there.
     """
+    if isinstance(sources, (str, bytes, os.PathLike, MemoryDirectory)):  # the letters of a path are no sources
+        raise TraceError("malformed", field="sources", expected="a list of directories", found=repr(sources)[:80])
     directory = _held(destination)
     result = Merged([], [], {})
     planned: dict[str, _File] = {}
@@ -96,8 +97,8 @@ def _held(place: Place) -> Directory:
 
 def _traces(source: Directory) -> Iterator[tuple[Trace, list[str]]]:
     """The traces of a recording, in order, with the names of their files."""
-    if isinstance(source, str) and not os.path.isdir(source):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+    if isinstance(source, str):
+        os.listdir(source)  # an error unless it is a directory: a reader takes any path
     with TraceRecordingReader(source, verify=True) as reader:
         if not reader.traces:
             raise TraceError("nothing is recorded here", file=str(source))

@@ -18,7 +18,7 @@ from .format import read_array
 from .header import Header, read_episode
 from .index import BatchFile, Trace
 from .memory import Directory, MemoryDirectory, Place
-from .selection import REASONS, Selection, named_by
+from .selection import Asked, Selection, named_by
 from .source import Source
 from .steps import Steps
 from .summary import Summary, summarize
@@ -108,6 +108,13 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         """
         self._source.refresh()
 
+    def _apart(self) -> TraceRecordingReader:
+        """A reader of the same look at the recording, which no `refresh` of this one changes."""
+        twin = copy.copy(self)
+        self._source.index, twin._chosen()
+        twin._source, twin._derived = copy.copy(self._source), dict(self._derived)
+        return twin
+
     def complain(self) -> None:
         """Raises what the look at the directory found to be missing or damaged, if anything.
 
@@ -122,9 +129,10 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     def _once(self, name: str, derive: Callable[[], Any]) -> Any:
         """What is derived from a look, once."""
         looks = self._source.looks
-        if self._derived.get(name, (-1,))[0] != looks:
-            self._derived[name] = looks, derive()
-        return self._derived[name][1]
+        found = self._derived.get(name)
+        if found is None or found[0] != looks:
+            found = self._derived[name] = looks, derive()
+        return found[1]
 
     def _chosen(self) -> Any:
         """The numbers of the episodes of a view, an array; None for all."""
@@ -162,7 +170,9 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     def __iter__(self) -> Iterator[Episode]:
         chosen = self._chosen()
         if chosen is not None:
-            yield from map(self._episode, chosen)
+            index = self._source.index  # of this look: a refresh meanwhile changes what the numbers mean
+            for number in chosen.tolist():
+                yield self._source.episode(*index.locate(number))
             return
         for trace in self.traces:
             if trace.error is not None and self.on_error == "raise":
@@ -206,16 +216,11 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
             TraceError: an argument is malformed; or what must be known of the episodes is missing or damaged.
             IndexError: there is no such episode.
         """
-        reasons = (ended_by,) if isinstance(ended_by, str) else ended_by if ended_by is None else tuple(ended_by)
-        for reason in reasons or ():
-            if reason not in (None, *REASONS):
-                raise TraceError("unknown", field="ended_by", expected=", ".join(REASONS), found=repr(reason)[:80])
+        asked = Asked(min_length, max_length, min_return, max_return, ended_by, env, trace, metadata).checked()
         view = copy.copy(self)
         named = None if episodes is None else named_by(self._source, self.numbers, episodes)
         view._above, view._derived = self, {}
-        view._selection = Selection(
-            named, min_length, max_length, min_return, max_return, reasons, env, trace, metadata
-        )
+        view._selection = Selection(named, asked)
         view._chosen()
         return view
 

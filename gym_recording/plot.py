@@ -13,6 +13,7 @@ from .errors import TraceError, missing_package
 from .playback import TraceRecordingReader
 
 _MEAN_OF = 20  # a running mean is over one part in so many of a trace's episodes, so that it shows the trend
+_DRAWN = 1e300  # beyond, sums and the margins of the picture overflow
 _INCHES = (10, 6)
 _LEGEND = 10  # traces, beyond which colours come again, and names would hide the picture
 
@@ -60,8 +61,8 @@ def plot(reader: TraceRecordingReader, path: str | os.PathLike[str]) -> None:
 
 
 def _draw(axis: Any, numbers: Any, values: Any, color: str, label: str) -> None:
-    """Points, and a line for the mean of those around each that are finite numbers."""
-    values = np.where(np.isfinite(values), values, np.nan)
+    """Points, and a line for the mean of those around each that are numbers which can be drawn."""
+    values = np.where(np.abs(values) < _DRAWN, values, np.nan)
     axis.plot(numbers, values, ".", color=color, alpha=0.4, label=label)
     width = max(len(values) // _MEAN_OF, 1)
     sums, counts = (np.convolve(part, np.ones(width), "same") for part in (np.nan_to_num(values), ~np.isnan(values)))

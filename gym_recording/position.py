@@ -6,6 +6,7 @@ or tuple is one, an int is NumPy's int64, which the spaces of Gym sample. Knows 
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +21,7 @@ from .playback import TraceRecordingReader
 
 def own(value: Any) -> Any:
     """A recorded value of one step that the caller may write to."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.void)):
         return value.copy()
     if isinstance(value, Mapping):
         return {key: own(item) for key, item in value.items()}
@@ -52,7 +53,8 @@ class Position:
     episode: Episode
 
     def __init__(self, source: Place | TraceRecordingReader) -> None:
-        self.reader = source if isinstance(source, TraceRecordingReader) else TraceRecordingReader(source)
+        reader = source if isinstance(source, TraceRecordingReader) else TraceRecordingReader(source)
+        self.reader = reader._apart()  # numbers and seeds are those of this look
         self.numbers: list[int] = []
         self._seeds: dict[int, int] = {}
         for number, episode in enumerate(self.reader):
@@ -71,7 +73,7 @@ class Position:
 
     def begin(self, seed: int | None = None) -> Episode:
         """Goes on to the next episode, or to the first that was recorded with a seed; else the seed counts them."""
-        place = self._at + 1 if seed is None else self._seeds.get(int(seed), int(seed))
+        place = self._at + 1 if seed is None else self._seeds.get(operator.index(seed), operator.index(seed))
         self._at = place % len(self.numbers)
         self.episode = self.reader[self.numbers[self._at]]
         self.step = 0

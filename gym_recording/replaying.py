@@ -8,8 +8,9 @@ it, so that dtypes are decided alike, and then compared. Nothing is proven where
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from contextlib import closing, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Iterator
 
@@ -89,31 +90,49 @@ def replays(
     """What `replay` returns, one by one."""
     ignore = {ignore} if isinstance(ignore, str) else set(ignore)
     view = source if isinstance(source, TraceRecordingReader) else TraceRecordingReader(source)
-    wanted = set(map(int, view.numbers))
-    reader = view
+    numbers, reader = view.numbers, view
     while reader._above is not None:  # an episode hangs on those before it, which a view may lack
         reader = reader._above
+    reader = reader._apart()  # of which there is one look until the last is replayed
     for trace in reader.traces:
-        for chain in _chains(reader, trace):
-            chain = chain[: max((place + 1 for place, number in enumerate(chain) if number in wanted), default=0)]
+        # Of a trace that claims 10^18 episodes no more is touched than what comes up to the first that is missing.
+        last = bisect_left(numbers, trace.numbers.stop)
+        wanted = numbers[bisect_left(numbers, trace.numbers.start) : last]
+        if not len(wanted):
+            continue
+        wanted = wanted if isinstance(wanted, range) else set(wanted.tolist())
+        for chain in _chains(reader, trace.numbers[: int(numbers[last - 1]) + 1 - trace.numbers.start]):
+            ends = (place + 1 for place in reversed(range(len(chain))) if chain[place] in wanted)
+            chain = chain[: next(ends, 0)]
             if not chain:
                 continue
             made = _make(env, trace)
-            with nullcontext(made) if made is env else closing(made):
+            with nullcontext() if made is env else _closing(made):
                 replayer = _Replayer(made, reader[chain[0]].infos is not None, ignore)
                 yield from (one for one in replayer.run(reader, trace, chain) if one.number in wanted)
 
 
-def _chains(reader: TraceRecordingReader, trace: Trace) -> Iterator[Sequence[int]]:
-    """The numbers of the episodes of each lane."""
-    numbers = trace.numbers
-    if not numbers or reader[numbers[0]].lane is None:
+def _chains(reader: TraceRecordingReader, numbers: range) -> Iterator[Sequence[int]]:
+    """The numbers of the episodes of each lane, of those with `numbers`."""
+    if reader[numbers[0]].lane is None:
         yield numbers
         return
     lanes: dict[Any, list[int]] = {}
     for number in numbers:
         lanes.setdefault(reader[number].lane, []).append(number)
     yield from (lanes[lane] for lane in sorted(lanes))
+
+
+@contextmanager
+def _closing(env: Any) -> Iterator[None]:
+    """Closes it at the end. If it fails at that, what it gave is proven all the same."""
+    try:
+        yield
+    finally:
+        try:
+            env.close()
+        except Exception as error:
+            warnings.warn(f"the environment was not closed: {type(error).__name__}: {error}", stacklevel=4)
 
 
 def _make(env: Any, trace: Trace) -> Any:
@@ -132,8 +151,8 @@ def _make(env: Any, trace: Trace) -> Any:
         except TraceError as error:
             error.problem += "; or say which environment it is: `env=`, `--env`"
             raise
-        except (library.error.Error, ImportError) as error:
-            text = " ".join(str(error).split())
+        except Exception as error:  # whatever constructors raise, and the libraries where an id has two colons
+            text = " ".join(str(error).split()) or type(error).__name__
             raise TraceError(f"{library.__name__} cannot make it: {text}", field=env) from error
     if library_of(made) is None:
         raise TraceError("no environment", field="env", expected="one of gym or gymnasium", found=repr(made)[:80])

@@ -3,12 +3,16 @@
 A reader and its views have one `Source`, so they see the same, and keep few files open together. It looks at the
 directory once (`index`), reads a header when one of its episodes is asked for, and maps a blob when its bytes are. What
 is missing or damaged is an error where it would have been read, or, with `on_error="skip"`, listed.
+
+Several threads may read at once, and close or refresh: each step with a cache does with whatever it finds there. There
+is no lock, because a forked child would keep it locked.
 """
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Any, Callable, Iterator, TypeVar
 
 import numpy as np
@@ -45,7 +49,6 @@ class Source:
         self.looks = 0
         self.binfiles: OrderedDict[str, Any] = OrderedDict()
         self._columns: OrderedDict[int, tuple[dict[Path, Leaf], dict[Path, Any], int]] = OrderedDict()
-        self._mapped = 0  # blobs of `_columns`
         self._most = files.most_maps() // CACHED  # of each
         self._headers: OrderedDict[str, Header] = OrderedDict()
         self._outlines: dict[str, Outline] = {}
@@ -68,18 +71,21 @@ class Source:
     @property
     def index(self) -> Index:
         """The traces, and where each episode is."""
-        if self._index is None:
-            for _ in range(LISTINGS):
-                index = Index(self._path, lambda file: len(self.read_file(file).episodes))
-                problems = index.problems()
-                if not any(isinstance(problem, MissingEpisodesError) for problem in problems):
-                    break
-            if self.on_error == "skip":
-                self._errors = [trace.error for trace in index.traces if trace.error is not None]
-                index.keep(self._is_good)
-            index.number()
-            self._index = index
-        return self._index
+        index = self._index
+        return self._look() if index is None else index
+
+    def _look(self) -> Index:
+        for _ in range(LISTINGS):
+            index = Index(self._path, lambda file: len(self.read_file(file).episodes))
+            problems = index.problems()
+            if not any(isinstance(problem, MissingEpisodesError) for problem in problems):
+                break
+        if self.on_error == "skip":
+            self._errors = [trace.error for trace in index.traces if trace.error is not None]
+            index.keep(self._is_good)
+        index.number()
+        self._index = index
+        return index
 
     @property
     def errors(self) -> list[TraceError]:
@@ -97,7 +103,6 @@ class Source:
         """Lets go of all files."""
         self.binfiles.clear()
         self._columns.clear()
-        self._mapped = 0
         self._headers.clear()
 
     def _is_good(self, batch: BatchFile) -> bool:
@@ -119,7 +124,8 @@ class Source:
         """
         header = self._headers.get(batch.file)
         if header is not None:
-            self._headers.move_to_end(batch.file)
+            with suppress(KeyError):
+                self._headers.move_to_end(batch.file)
             return header
         if batch.error is not None:
             raise batch.error
@@ -130,8 +136,7 @@ class Source:
                 "not the episodes that the manifest lists", file=batch.file, expected=f"{batch.count}", found=found
             )
         self._headers[batch.file] = header
-        if len(self._headers) > CACHED_HEADERS:
-            self._headers.popitem(last=False)
+        _limit(self._headers, CACHED_HEADERS)
         return header
 
     def read_file(self, file: str) -> Header:
@@ -228,15 +233,14 @@ class Source:
             except FileNotFoundError as error:
                 raise MissingEpisodesError("the blob is missing, and its episodes with it", file=fn) from error
             self.binfiles[fn] = data
-            if len(self.binfiles) > self._most:
-                self.binfiles.popitem(last=False)
+            _limit(self.binfiles, self._most)
         return data
 
     def _at_least(self, blob: str, size: int) -> Any:
         """The bytes of a blob, which has `size` at least."""
         data = self.get_binfile(blob)
         if len(data) < size:  # perhaps it has grown since it was mapped
-            del self.binfiles[blob]
+            self.binfiles.pop(blob, None)
             data = self.get_binfile(blob)
         if len(data) < size:
             raise TraceError("cut short", file=blob, expected=f"{size} bytes", found=f"{len(data)} bytes")
@@ -258,16 +262,22 @@ class Source:
             blobs = len({leaf.blob for leaf in leaves.values()})
             # With the leaves, so that no others get their id.
             found = self._columns[id(leaves)] = leaves, arrays, blobs
-            self._mapped += blobs
-            while self._mapped > self._most and len(self._columns) > 1:
-                self._mapped -= self._columns.popitem(last=False)[1][2]
+            mapped = sum(entry[2] for entry in list(self._columns.values()))
+            with suppress(KeyError):  # another thread has emptied it
+                while mapped > self._most and len(self._columns) > 1:
+                    mapped -= self._columns.popitem(last=False)[1][2]
         return found[1]
 
     def __getstate__(self) -> dict[str, Any]:
         empty: dict[str, Any] = {
             "binfiles": OrderedDict(),
             "_columns": OrderedDict(),
-            "_mapped": 0,
             "_headers": OrderedDict(),
         }
         return {**self.__dict__, **empty}
+
+
+def _limit(cache: OrderedDict[Any, Any], most: int) -> None:
+    with suppress(KeyError):  # another thread has emptied it
+        while len(cache) > most:
+            cache.popitem(last=False)

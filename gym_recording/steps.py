@@ -98,7 +98,7 @@ class Steps:
     """
 
     def __init__(self, source: Source, numbers: Any) -> None:
-        self.source = source
+        self.source, self._index = source, source.index
         parts: dict[str, list[Any]] = {name: [] for name in (*_NUMBERS, "terminated", "truncated")}
         bases: list[dict[Path, Any]] = []
         forms: list[Form] = []
@@ -219,7 +219,7 @@ class Steps:
         return values
 
     def _episode(self, segment: int) -> Episode:
-        return self.source.episode(*self.source.index.locate(int(self.numbers[segment])))
+        return self.source.episode(*self._index.locate(int(self.numbers[segment])))
 
 
 def _leaves(form: Form, path: Path) -> Iterator[tuple[Path, Rows | None]]:

@@ -306,13 +306,22 @@ class TraceWriter:
         self._flush((), background=False)
         if self.batches:
             self._write_manifest(closed=True)
+        self._let_go()
+        self._complain()
+
+    def _let_go(self) -> None:
         for lane in self.lanes:
             lane.close()
         if self.lock:
             lock.release(self.lock, self)
             self.lock = ""
         self.closed = True
-        self._complain()
+
+    def abandon(self) -> None:
+        """Forgets what is not committed, which nobody will try to write again, not at exit either."""
+        with self.alone:
+            self.batch = Batch()
+            self._let_go()
 
 
 def _writer(library: str | None) -> dict[str, Any]:

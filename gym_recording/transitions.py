@@ -6,6 +6,7 @@ which something was not recorded.
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Sequence
 from typing import Any, Callable, Iterable, Iterator, NamedTuple
@@ -13,7 +14,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple
 import numpy as np
 
 from .errors import TraceError
-from .selection import positions
+from .selection import positions, whole_number
 from .steps import Picks, Steps
 
 _CHUNK = 256  # items that a loop over all of them reads at once
@@ -90,7 +91,7 @@ class Samples(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self.read(np.arange(*index.indices(len(self)), dtype="int64"))
-        if hasattr(index, "__index__") and not (isinstance(index, np.ndarray) and index.ndim):
+        if hasattr(index, "__index__") and not getattr(index, "ndim", 0):  # arrays of PyTorch have `__index__`, too
             try:
                 (item,) = self.__getitems__([range(len(self))[operator.index(index)]])
                 return item
@@ -108,8 +109,10 @@ class Samples(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs
         return items
 
     def __iter__(self) -> Iterator[Any]:
-        for start in range(0, len(self), _CHUNK):
-            yield from self.__getitems__(range(start, min(start + _CHUNK, len(self))))
+        steps, look = self._steps(), copy.copy(self)
+        look._steps = lambda: steps  # of this look: a refresh meanwhile changes what the numbers mean
+        for start in range(0, len(look), _CHUNK):
+            yield from look.__getitems__(range(start, min(start + _CHUNK, len(look))))
 
     def sample(self, n: int, rng: np.random.Generator | int | None = None) -> Any:
         """`n` of them, stacked, drawn uniformly and independently of each other.
@@ -119,8 +122,9 @@ class Samples(Sequence):  # type: ignore[type-arg]  # subscripting the ABC needs
             rng: a generator of NumPy, a seed, or None for one that is seeded by the system.
 
         Raises:
-            TraceError: there is none.
+            TraceError: there is none; or `n` is no int from 0 on.
         """
+        n = whole_number(n, 0, "n")
         if not len(self):
             raise TraceError(f"there is no {self._noun} to draw")
         return self.read(np.random.default_rng(rng).integers(len(self), size=n))

@@ -6,7 +6,7 @@ from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
-from .errors import TraceError
+from .selection import whole_number
 from .steps import Steps
 from .transitions import Samples
 
@@ -51,10 +51,8 @@ class Windows(Samples):
 
     def __init__(self, steps: Callable[[], Steps], length: int, stride: int, pad: bool) -> None:
         super().__init__(steps)
-        for name, value in (("length", length), ("stride", stride)):
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise TraceError("not a number of steps", field=name, expected="1 or more", found=repr(value)[:80])
-        self._length, self._stride, self._pad = int(length), int(stride), pad
+        self._length, self._stride = whole_number(length, 1, "length"), whole_number(stride, 1, "stride")
+        self._pad = pad
 
     def counts(self, steps: Steps) -> Any:
         last = steps.counts - (1 if self._pad else self._length)  # where the last may begin

@@ -248,13 +248,30 @@ def test_an_environment_that_takes_no_seed_is_an_error_if_one_is_given(register,
 
 
 def test_an_unknown_environment_is_one_line(library, tmp_path, capsys):
-    for env_id in ("NoSuchThing-v0", "not an id", "gym_recording_no_such_module:Thing-v0"):
+    for env_id in ("NoSuchThing-v0", "not an id", "gym_recording_no_such_module:Thing-v0", "a:b:c"):
         assert record(tmp_path, "--episodes", "1", "--library", library.__name__, env_id=env_id) == 1
         output = capsys.readouterr()
         assert output.out == ""
         (line,) = output.err.splitlines()
         assert line.startswith(f"gym-recording: {env_id}: {library.__name__} cannot make it: ")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("command", ["record CartPole-v1 {} --episodes 20", "select {0}a {0}b"])
+def test_a_full_disk_is_one_line_and_is_not_tried_again_at_exit(library, command, tmp_path):
+    pytest.importorskip("resource")  # POSIX
+    record_by_hand(f"{tmp_path / 'r'}a", *[[1.0] * 100] * 10)
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))"
+    code = f"{limit}; import sys; from gym_recording.cli import main; sys.exit(main(sys.argv[1:]))"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(gym_recording.__file__).parent.parent),
+        "PYTHONWARNINGS": "ignore",
+    }
+    arguments = [sys.executable, "-c", code, *command.format(tmp_path / "r").split()]
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.endswith(": File too large\n")
 
 
 @pytest.mark.parametrize("options", [[], ["--library", "gym"], ["--library", "gymnasium"]])
@@ -481,12 +498,30 @@ def test_an_empty_recording_is_said_to_be_empty(tmp_path, capsys):
     assert (info["traces"], info["episodes"], info["returns"], info["lengths"], info["bytes"]) == ([], 0, None, None, 0)
 
 
-@pytest.mark.parametrize("command", [["info"], ["info", "--json"], ["check"], ["replay"]])
-def test_a_missing_directory_is_an_error(command, tmp_path, capsys):
-    assert main([*command, str(tmp_path / "missing")]) == 1
+@pytest.mark.parametrize(
+    "command",
+    [
+        "info",
+        "info --json",
+        "check",
+        "repair",
+        "replay",
+        "plot {} out.png",
+        "video {} out.mp4",
+        "select {} to",
+        "merge {} to",
+    ],
+)
+@pytest.mark.parametrize(("name", "why"), [("missing", "No such file or directory"), ("file", "Not a directory")])
+def test_what_is_no_directory_is_an_error_that_says_so(command, name, why, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    command = command if "{}" in command else f"{command} {{}}"
+    assert main(command.format(tmp_path / name).split()) == 1
     output = capsys.readouterr()
     assert (output.out, len(output.err.splitlines())) == ("", 1)
-    assert "missing: No such file or directory" in output.err
+    assert f"{name}: {why}" in output.err
+    assert os.listdir(tmp_path) == ["file"]
 
 
 def test_info_says_all_that_is_there_and_what_is_damaged(tmp_path, capsys):
@@ -686,8 +721,10 @@ def test_replay_says_what_is_missing_and_replays_the_rest(library, walk, tmp_pat
 def test_replay_says_which_environment_it_needs(tmp_path, capsys):
     assert main(["replay", str(DATA / "golden" / "cartpole")]) == 1
     assert "env.id: the environment was not made by a registered id; make it as" in capsys.readouterr().err
-    assert main(["replay", str(DATA / "golden" / "cartpole"), "--env", "Nowhere-v0"]) == 1
-    assert "cannot make it" in capsys.readouterr().err
+    for env_id in ("Nowhere-v0", "a:b:c"):
+        assert main(["replay", str(DATA / "golden" / "cartpole"), "--env", env_id]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "cannot make it: " in line
 
 
 def numbered(directory, count, **options):
@@ -747,6 +784,13 @@ def test_select_copies_what_fits_all_that_is_asked(options, tmp_path, capsys):
     assert main(["select", source, copy, *options.split()]) == 0
     assert [len(episode) for episode in TraceRecordingReader(copy)] == SELECTED[options]
     assert capsys.readouterr().out == f"selected {len(SELECTED[options])} of 5 episodes into {copy}\n"
+
+
+def test_select_takes_text_that_is_no_json_however_it_nests(tmp_path, capsys):
+    numbered(tmp_path / "a", 1, metadata={"x": "[1"})
+    assert main(["select", str(tmp_path / "a"), str(tmp_path / "b"), "--metadata", "x=" + "[" * 100_000]) == 0
+    assert main(["select", str(tmp_path / "a"), str(tmp_path / "b"), "--metadata", "x=[1"]) == 0
+    assert [line[:10] for line in capsys.readouterr().out.splitlines()] == ["selected 0", "selected 1"]
 
 
 def test_select_says_what_it_leaves_out_and_where_it_does_not_write(tmp_path, capsys):

@@ -1,11 +1,15 @@
 """A copy of chosen episodes equals them bit for bit, and their traces say of it what they said."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cases import CASES, plain
 
+import gym_recording
 from gym_recording import (
     MemoryDirectory,
     MissingEpisodesError,
@@ -197,3 +201,34 @@ def test_recordings_of_version_2_are_copied_but_for_what_has_not_ended(directory
         assert copied == (len(ended), sorted({*range(len(reader))} - {*ended}))
         assert list(check_recording(tmp_path)) == []
         assert list(map(members, TraceRecordingReader(tmp_path))) == [members(reader[number]) for number in ended]
+
+
+FULL = """
+import resource, sys
+from gym_recording import TraceRecordingReader, copy_episodes
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
+try:
+    copy_episodes(sys.argv[1], sys.argv[2])
+except OSError as error:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    print([trace.closed for trace in TraceRecordingReader(sys.argv[2]).traces])
+"""
+
+
+@pytest.mark.parametrize("limit", [2_000, 5_500_000])
+def test_a_copy_that_fails_is_left_as_it_is(tmp_path, limit):
+    pytest.importorskip("resource")  # POSIX
+    with TraceRecording(tmp_path / "a", durability="none") as recording:
+        for _ in range(10):
+            recording.add_reset(0)
+            recording.add_step(0, np.zeros(1_000_000, "uint8"), 0.0)
+        recording.add_reset(0)
+        recording.add_step(0, np.zeros(6_000_000, "uint8"), 0.0)
+    root = os.path.dirname(os.path.dirname(gym_recording.__file__))
+    command = [sys.executable, "-W", "error", "-c", FULL, str(tmp_path / "a"), str(tmp_path / "b"), str(limit)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[False]\n", "")
+    reader = TraceRecordingReader(tmp_path / "b")
+    assert (len(reader) < 11, [trace.closed for trace in reader.traces]) == (True, [False])
+    assert not list((tmp_path / "b").glob("*.lock"))

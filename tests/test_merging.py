@@ -128,6 +128,13 @@ def test_a_source_that_is_not_there_or_empty(tmp_path):
     refused([good, MemoryDirectory()], copy, match="nothing is recorded here")
 
 
+def test_one_directory_in_place_of_several(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    record("a", 0)  # the letter of a path that nobody meant
+    for source in ("a", b"a", tmp_path / "a", MemoryDirectory()):
+        refused(source, tmp_path / "b", match="sources: malformed .expected a list of directories")
+
+
 def test_a_source_that_is_still_written(tmp_path):
     good = record(tmp_path / "a", 0)
     recording = TraceRecording(tmp_path / "c")

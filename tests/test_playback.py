@@ -755,3 +755,67 @@ def test_array_records_are_decoded_wherever_they_stand(tmp_path):
     assert plain(decoded["episodes"][0]["observations"]) == plain(np.full((2, 3), 7, "float32"))
     assert decoded["blobs"][0]["fn"] == name
     assert reader.json_decode({"a": 1}) == {"a": 1}
+
+
+# ---- several threads
+
+
+def meanwhile(act, other):
+    """Does `act` again and again, each time with `other` before another line of the reading modules, as threads may.
+
+    Yields what `act` gives.
+    """
+    modules = tuple(
+        os.path.join(os.path.dirname(gym_recording.__file__), f"{name}.py") for name in ("source", "playback")
+    )
+    left, at = 0, 0
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code.co_filename not in modules:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                other()
+                sys.settrace(trace)
+        return trace
+
+    before = sys.gettrace()
+    while left <= 0:
+        at += 1
+        left = at
+        sys.settrace(trace)
+        try:
+            result = act()
+        finally:
+            sys.settrace(before)
+        yield result
+
+
+@pytest.mark.parametrize("what", ["episode", "loop", "transitions", "view"])
+@pytest.mark.parametrize("other", ["close", "refresh", "read"])
+def test_what_another_thread_does_meanwhile_changes_nothing(tmp_path, what, other):
+    with TraceRecording(tmp_path, buffer_batch_size=0, durability="none") as recording:
+        for number in range(3):
+            recording.add_reset("text" if number == 2 else number)
+            recording.add_step(number, number, float(number))
+    readers = [TraceRecordingReader(tmp_path)]
+    act = {
+        "episode": lambda: readers[-1][1].total_reward,
+        "loop": lambda: [episode.total_reward for episode in readers[-1]],
+        "transitions": lambda: readers[-1].transitions[:].actions.tolist(),
+        "view": lambda: [episode.total_reward for episode in readers[-1].select(min_return=1)],
+    }[what]
+    others = {
+        "close": lambda: readers[-1].close(),
+        "refresh": lambda: readers[-1].refresh(),
+        "read": lambda: list(readers[-1]),
+    }
+    expected = act()
+    for number, result in enumerate(meanwhile(act, others[other])):
+        assert result == expected
+        if number % 2:  # one that has read all, and one that has not
+            readers.append(TraceRecordingReader(tmp_path))
+    assert len(readers) > 5

@@ -15,6 +15,7 @@ from gym_recording import (
     TraceRecording,
     TraceRecordingReader,
     TraceRecordingWrapper,
+    merge,
     replay,
 )
 from gym_recording.errors import MissingPackageError
@@ -207,6 +208,47 @@ def test_what_is_given_may_be_written_to():
         action = agent(observation)
         assert action.tolist() == [0, 0]
         action[...] = 1
+
+
+def test_rows_of_structures_may_be_written_to_too():
+    directory = MemoryDirectory()
+    row = np.zeros(1, [("a", "i4"), ("b", "f4", (2,))])[0]
+    with TraceRecording(directory) as recording:
+        recording.add_reset(row)
+        recording.add_step(row, row, 1.0)
+    env, agent = PlaybackEnv(directory), PlaybackAgent(directory)
+    agent.reset()
+    for value in (first(env.reset()), agent(), split_step(env.step(0))[0]):
+        value["a"] = 5
+    assert first(env.reset())["a"] == 0
+
+
+@pytest.mark.parametrize("select", [False, True])
+def test_a_refresh_of_the_reader_changes_no_episode_that_is_played(tmp_path, select):
+    earlier, later = tmp_path / "earlier", tmp_path / "later"
+    record(seeds=(5, 6), directory=earlier)
+    record(seeds=(1, 2), directory=later)
+    reader = TraceRecordingReader(later)
+    source = reader.select(min_length=1) if select else reader
+    env, agent = PlaybackEnv(source), PlaybackAgent(source)
+    merge([earlier], later)
+    reader.refresh()
+    assert [episode.seed for episode in source] == [5, 6, 1, 2]
+    for player in (env, pickle.loads(pickle.dumps(env)), agent):
+        played = []
+        for seed in (2, None, 1):
+            player.reset(seed=seed)
+            played.append(player.episode.seed)
+        assert played == [2, 1, 1]
+        assert player.episode_count == 2
+
+
+def test_an_agent_takes_seeds_that_are_whole_numbers():
+    agent = PlaybackAgent(record(seeds=(1, 2)))
+    agent.reset(np.int64(2))
+    assert agent.episode.seed == 2
+    with pytest.raises(TypeError):
+        agent.reset(1.5)
 
 
 def test_spaces_are_those_of_the_recording_and_can_be_set():

@@ -46,8 +46,10 @@ def test_the_ending_says_the_format(matplotlib, ending, start, tmp_path, monkeyp
 
 
 def test_returns_that_are_no_numbers_are_left_out(matplotlib, tmp_path):
-    record(tmp_path / "r", [1.0, float("nan"), "good", float("inf"), 2.0] * 10)
+    record(tmp_path / "r", [1.0, float("nan"), "good", float("inf"), -1.7e308, 2.0, 1e308] * 10)
     plot(TraceRecordingReader(tmp_path / "r"), tmp_path / "out.png")
+    record(tmp_path / "large", [1e299, -1e299] * 50)
+    plot(TraceRecordingReader(tmp_path / "large"), tmp_path / "large.png")
     record(tmp_path / "none", ["good"] * 50)
     plot(TraceRecordingReader(tmp_path / "none"), tmp_path / "none.png")
     assert (tmp_path / "none.png").exists()
@@ -73,6 +75,12 @@ def test_what_is_damaged_is_said_and_the_rest_drawn(matplotlib, tmp_path, capsys
     assert main(["plot", str(tmp_path / "r"), str(tmp_path / "out.png")]) == 1
     assert "the blob is missing" in capsys.readouterr().err
     assert (tmp_path / "out.png").exists()
+    for path in (tmp_path / "r").glob("*.bin"):
+        path.unlink()
+    assert main(["plot", str(tmp_path / "r"), str(tmp_path / "none.png")]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[-1] for line in lines[:-1]] == ["the blob is missing, and its episodes with it"] * 2
+    assert "there is no episode to plot" in lines[-1]
 
 
 def test_without_matplotlib_the_error_says_how_to_get_it(tmp_path, monkeypatch, capsys):

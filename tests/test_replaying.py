@@ -21,6 +21,7 @@ from gym_recording import (
     replay,
 )
 from gym_recording.difference import Difference
+from gym_recording.format import write_document
 from gym_recording.wrappers.api import make_arguments, reset, split_step
 
 
@@ -361,6 +362,30 @@ def test_a_view_is_replayed_with_what_came_before_its_episodes(library):
     assert len(env.resets) == 3
     assert [one.number for one in replay(view.select([1]), env)] == [2]
     assert replay(view.select([]), env) == []
+
+
+def test_a_view_of_what_is_there_is_replayed_whatever_a_manifest_claims(library, tmp_path):
+    play(TraceRecordingWrapper(make(library, Walk), tmp_path), (1, None))
+    (path,) = tmp_path.glob("*.manifest.json")
+    name = path.name.partition(".manifest")[0]
+    batches = [(0, 2), (10**15, 1)]
+    entries = ", ".join(f'{{"first": {n}, "len": {c}, "fn": "{name}.ep{n:09}.json"}}' for n, c in batches)
+    path.write_bytes(write_document(f'"batches": [{entries}]'))
+    reader = TraceRecordingReader(tmp_path)
+    assert len(reader) > 10**15
+    assert verdicts(replay(reader.select([0, 1]), lambda: make(library, Walk))) == ["equal", "equal"]
+    with pytest.raises(MissingEpisodesError):
+        replay(reader, lambda: make(library, Walk))
+
+
+def test_an_environment_that_fails_when_it_is_closed_has_proven_what_it_gave(library):
+    class Unclosable(Walk):
+        def close(self):
+            raise RuntimeError("stuck")
+
+    directory = record(make(library, Walk), (1, None))
+    with pytest.warns(UserWarning, match="the environment was not closed: RuntimeError: stuck"):
+        assert verdicts(replay(directory, lambda: make(library, Unclosable))) == ["equal", "equal"]
 
 
 # ---- lanes

@@ -108,6 +108,17 @@ def test_any_array_of_the_summary_chooses(reader):
         ({"episodes": [10**30]}, "episodes: cannot be chosen so"),
         ({"ended_by": "done"}, "ended_by: unknown .expected terminated, truncated, reset, close, crash, found 'done'"),
         ({"ended_by": ["reset", 1]}, "ended_by: unknown"),
+        ({"ended_by": 5}, "ended_by: unknown"),
+        ({"ended_by": [np.zeros(2)]}, "ended_by: unknown"),
+        ({"episodes": [[0], [1, 2]]}, "episodes: cannot be chosen so"),
+        ({"min_length": "5"}, "min_length: malformed .expected a number, found '5'"),
+        ({"max_length": np.arange(10)}, "max_length: malformed"),
+        ({"min_return": float("nan")}, "min_return: malformed .expected a number, found nan"),
+        ({"max_return": 10**400}, "max_return: malformed"),
+        ({"env": 5}, "env: malformed .expected a name, found 5"),
+        ({"trace": ["x"]}, "trace: malformed"),
+        ({"metadata": "agent"}, "metadata: malformed .expected a dict"),
+        ({"metadata": {"more": np.arange(3)}}, "metadata: cannot be written as JSON"),
     ],
 )
 def test_what_cannot_be_asked_is_an_error(reader, arguments, message):
@@ -151,11 +162,21 @@ def test_traces_are_chosen_by_what_is_known_of_them(tmp_path):
     assert lengths(reader.select(env="A")) == []
     assert lengths(reader.select(metadata={"agent": "x"})) == [1]
     assert lengths(reader.select(metadata={"agent": "x", "more": [1]})) == [1]
+    assert lengths(reader.select(metadata={"agent": "x", "more": (1,)})) == [1]  # as it may be recorded
     assert lengths(reader.select(metadata={"agent": "x", "more": []})) == []
     assert lengths(reader.select(metadata={"missing": None})) == []
     assert lengths(reader.select(trace=last.file_prefix)) == [2]
     assert lengths(reader.select(reader.traces[1].numbers)) == [2]
     assert lengths(reader.select(env="A-v0", metadata={"agent": "y"})) == []
+
+
+def test_what_is_asked_stays_whatever_becomes_of_the_arguments(tmp_path):
+    record(tmp_path, [(1, 1.0)], metadata={"agent": "x"})
+    metadata = {"agent": "x"}
+    view = TraceRecordingReader(tmp_path).select(metadata=metadata, max_return=np.float32("inf"))
+    metadata["agent"] = "y"
+    view.refresh()
+    assert lengths(view) == [1]
 
 
 def test_selecting_reads_no_more_of_a_recording_than_it_must(tmp_path):

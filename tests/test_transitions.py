@@ -25,6 +25,7 @@ from gym_recording import (
     TraceRecording,
     TraceRecordingReader,
     TupleColumns,
+    merge,
 )
 from gym_recording.format import write_document
 
@@ -264,10 +265,37 @@ def test_a_transition_that_is_not_there_is_an_index_error(reader, index):
         reader.transitions[index]
 
 
-@pytest.mark.parametrize("index", ["a", [0.5], [[1]], [True], None, 1.5, [10**30]])
+@pytest.mark.parametrize("index", ["a", [0.5], [[1]], [True], None, 1.5, [10**30], [1, [2, 3]]])
 def test_what_is_no_index_is_an_error(reader, index):
     with pytest.raises(TraceError, match=r"transitions: cannot be chosen so \(expected numbers, or 11 bools"):
         reader.transitions[index]
+
+
+class Tensor:
+    """An array as PyTorch has it: `__index__` is there, whatever its shape."""
+
+    def __init__(self, *numbers):
+        self.array = np.array(numbers)
+        self.ndim = self.array.ndim
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+    def __index__(self):
+        return self.array.item()
+
+
+@pytest.mark.parametrize("numbers", [(4,), (7, 2, 2)])
+def test_arrays_of_other_libraries_are_many_indices_even_if_they_have_one(reader, numbers):
+    assert reader.transitions[Tensor(*numbers)].actions.tolist() == [ACTIONS[number] for number in numbers]
+    assert reader.windows(1)[Tensor(*numbers)].actions.tolist() == [[ACTIONS[number]] for number in numbers]
+
+
+@pytest.mark.parametrize("n", [-1, 2.5, "x", (2, 3), None, True, 2**70])
+def test_so_many_cannot_be_drawn(reader, n):
+    with pytest.raises(TraceError, match=r"^n: not a number of steps \(expected (0 or more|at most [0-9]+), found"):
+        reader.transitions.sample(n)
+    assert len(reader.transitions.sample(np.uint8(3)).rewards) == 3
 
 
 def test_samples_are_drawn_uniformly_and_by_the_seed(reader):
@@ -455,6 +483,14 @@ def test_windows_have_a_length_and_a_stride(reader, arguments, field):
         reader.windows(*arguments)
 
 
+@pytest.mark.parametrize(("arguments", "field"), [((2**63,), "length"), ((1, 10**30), "stride")])
+def test_windows_that_no_memory_could_hold_are_refused(reader, arguments, field):
+    with pytest.raises(TraceError, match=f"{field}: not a number of steps .expected at most"):
+        reader.windows(*arguments)
+    assert len(reader.windows(2**40)) == 0
+    assert reader.windows(1, 2**40)[:].actions.tolist() == [[1], [21], [31], [41]]
+
+
 def test_large_rows_come_as_small_ones_do(tmp_path):
     frames = np.random.default_rng(0).integers(0, 255, (21, 80, 80), dtype="uint8")
     with TraceRecording(tmp_path, durability="none", buffer_batch_size=3) as recording:
@@ -498,6 +534,28 @@ def test_transitions_show_more_after_a_refresh(tmp_path):
     view.refresh()
     assert transitions[:].actions.tolist() == view.transitions[:].actions.tolist() == list(range(9))
     check(reader)
+
+
+@pytest.mark.parametrize("what", ["episodes", "view", "transitions", "lists"])
+def test_a_loop_goes_on_over_what_was_there_when_it_began(tmp_path, what):
+    with TraceRecording(tmp_path / "earlier", durability="none") as recording:
+        add(recording, [70, 71, 72])
+    with TraceRecording(tmp_path / "r", durability="none") as recording:
+        for first in range(0, 600, 2):
+            add(recording, [first, first + 1])
+        if what == "lists":
+            recording.add_reset("text")
+            recording.add_step(600, "more", 0.5)
+    reader = TraceRecordingReader(tmp_path / "r")
+    view = reader.select(min_length=1) if what == "view" else reader
+    seen = []
+    for item in view if what in ("episodes", "view") else reader.transitions:
+        seen.append(int(np.ravel(item.actions)[0]))
+        if len(seen) == 3:
+            merge([tmp_path / "earlier"], tmp_path / "r")
+            reader.refresh()
+    assert seen == [first + 1 for first in range(0, 600, 2)] + [600] * (what == "lists")
+    assert len(view) == len(seen) + 1
 
 
 def test_a_running_episode_whose_dtype_changes_is_read_after_a_refresh(tmp_path):
