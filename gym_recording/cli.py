@@ -266,7 +266,7 @@ def _view(args: argparse.Namespace) -> int:
         _say(server.url)
         sys.stdout.flush()
         if not args.no_browser:  # in a thread: one for the terminal does not return before it is closed
-            threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
+            threading.Thread(target=webbrowser.open, args=(server.launch_url,), daemon=True).start()
         server.serve_forever()
     return 0
 

@@ -1,6 +1,8 @@
 """The server of `gym-recording view`: what it gives, to whom, and what never. The page: test_viewer_page.py."""
 
+import base64
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -389,7 +391,18 @@ def test_view_opens_the_browser(directory, tmp_path):
         wait_for(tmp_path / "asked")
         process.send_signal(signal.SIGINT)
         process.wait(30)
-    assert (tmp_path / "asked").read_text().strip() == url
+    asked = (tmp_path / "asked").read_text().strip()
+    assert re.fullmatch(r"http://127\.0\.0\.1:[0-9]+/[\w-]{32}/", asked)
+    assert asked.split("/")[3] != url.split("/")[3]  # others can read how a browser was started
+
+
+def test_the_url_that_a_browser_is_started_with_leads_to_the_page_once(server):
+    token = server.launch_url.split("/")[3]
+    assert ask(server, f"/{token[:-1]}/", raw=True)[0] == 403
+    status, headers, body = ask(server, f"/{token}/", raw=True)
+    assert (status, headers["Location"], body) == (302, server.url, b"")
+    assert ask(server, f"/{token}/", raw=True)[0] == 403
+    assert ask(server, "viewer/")[0] == 200
 
 
 def wait_for(path):
@@ -437,6 +450,9 @@ def test_view_writes_the_page_as_one_file_that_reaches_no_network(tmp_path, caps
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
     assert policy.startswith("default-src 'none'; ")
     assert "http" not in policy and "connect-src" not in policy
+    assert "base-uri 'none'; form-action 'none'" in policy
+    for script in re.findall(r"<script[^>]*>(.*?)</script>", text, re.DOTALL):  # these run, and no other
+        assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() in policy
     urls = json.loads(re.search(r'<script type="importmap">(.*?)</script>', text)[1])["imports"]
-    modules = {path.name for path in (PACKAGE / "viewer").glob("*.js")}
-    assert set(urls) == modules | {"gym_recording.js", "uPlot.esm.js"}
+    modules = [path.name for path in (PACKAGE / "viewer").glob("*.js")]
+    assert sorted(urls) == sorted([*modules, "gym_recording.js", "uPlot.esm.js"])  # no two of one name

@@ -1,8 +1,9 @@
 """Serves the page and one recording, to the browser of this machine alone.
 
-It listens on 127.0.0.1; every URL has a token that nobody else knows, and the Host must be its own, so that no page of
-the web can reach it, whatever a name resolves to. It gives the page's own files, the list of the documents, and the
-files of the recording whose names are of the format. Nothing is written, and no other file is ever read.
+It listens on 127.0.0.1; every URL has a secret token, and the Host must be its own, so that no page of the web can
+reach it, whatever a name resolves to. A browser is started with a token that is good once, because others on the
+machine can read command lines. It gives the page's own files, the list of the documents, and the files of the recording
+whose names are of the format. Nothing is written, and no other file is ever read.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class RecordingServer(ThreadingHTTPServer):
     Attributes:
         directory: the recording's.
         url: of the page, with the token.
+        launch_url: leads to `url`, the first time that it is asked for.
 
     Raises:
         OSError: there is no such directory, or the port is not free.
@@ -62,6 +64,8 @@ class RecordingServer(ThreadingHTTPServer):
         self.page = page_files()
         super().__init__(("127.0.0.1", port), _Handler)
         self.url = f"http://127.0.0.1:{self.server_port}/{self.token}/viewer/"
+        self.launches = [secrets.token_urlsafe(24)]
+        self.launch_url = f"http://127.0.0.1:{self.server_port}/{self.launches[0]}/"
 
     def server_bind(self) -> None:
         """Binds without asking for the name of the host, which may take long."""
@@ -94,8 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self.send_error(HTTPStatus.FORBIDDEN)
         _, _, path = self.path.partition("?")[0].partition("/")
         token, _, path = path.partition("/")
-        if not hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode()):
-            return self.send_error(HTTPStatus.FORBIDDEN)
+        if not _equal(token, self.server.token):
+            return self._launch(token)
         area, _, name = path.partition("/")
         if path == "recording/":
             return self._send_listing()
@@ -104,6 +108,13 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send_page("viewer/index.html" if path == "viewer/" else path)
 
     do_HEAD = do_GET
+
+    def _launch(self, token: str) -> None:
+        """Sends who has the token that is good once to the page."""
+        with suppress(IndexError):  # it was used, perhaps just now
+            if _equal(token, self.server.launches[0]) and self.server.launches.pop():
+                return self._start(HTTPStatus.FOUND, "text/plain; charset=utf-8", 0, {"Location": self.server.url})
+        self.send_error(HTTPStatus.FORBIDDEN)
 
     def _refuse(self) -> None:
         self.send_error(HTTPStatus.METHOD_NOT_ALLOWED)
@@ -189,3 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             self.wfile.write(data)
             start += len(data)
+
+
+def _equal(given: str, token: str) -> bool:
+    """Whether it is the token; how long that takes does not tell how much of it is right."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
