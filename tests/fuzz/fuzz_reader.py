@@ -20,7 +20,7 @@ from pathlib import Path
 
 SEPARATOR = b"\0\xffFILE\xff\0"
 TRACES = "openaigym.trace.0.1", "openaigym.trace.0.1-0123456789ab"
-NAMES = ("manifest.json", "ep000000000.json", "ep000000000.bin", *[f"ep000000000.{n}.bin" for n in range(12)])
+NAMES = ("manifest.json", "ep000000000.json", "ep000000000.bin", *[f"ep000000000.{n}.bin" for n in range(16)])
 IS_CURRENT, KEEP_SEALS = 1, 2  # flags: names of version 2; seals stay as they are
 MAX_BYTES = 1 << 16
 DATA = Path(__file__).resolve().parents[1] / "data"
