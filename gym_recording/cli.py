@@ -197,7 +197,7 @@ def _record(args: argparse.Namespace) -> int:
         try:
             env.close()
         except OSError:
-            env.recording._abandon()  # it would be tried again at exit, and reported twice
+            env.recording._trace.abandon()  # it would be tried again at exit, and reported twice
             raise
     episodes = counted(sum(batch["len"] for batch in env.recording.batches), "episode")
     what = f"interrupted: kept {episodes}" if interrupted else f"recorded {episodes}, {counted(steps, 'step')},"

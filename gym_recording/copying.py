@@ -83,7 +83,7 @@ def copy_episodes(source: Place | TraceRecordingReader, destination: Place) -> C
                     size = 0
             recording.close()
         except BaseException:
-            recording._abandon()  # else the rest might follow at exit, and pass for a whole copy
+            recording._trace.abandon()  # else the rest might follow at exit, and pass for a whole copy
             raise
     return Copied(count, running)
 

@@ -96,6 +96,7 @@ class Lane:
         self.handing = False
         self.stream: Stream | None = None
         self._ended: tuple[dict[str, Any], Stream | None] | None = None
+        self._filming = False
         self.dirty = self.closed
 
     @property
@@ -119,6 +120,7 @@ class Lane:
             self.settle()
             return
         count = self.steps
+        self._filming = False
         self.observations.cut(count + self.first)
         self.actions.cut(count)
         self.rewards.cut(count)
@@ -160,8 +162,8 @@ class Lane:
         self.observations.add(observation)
         if self.infos is not None:
             self.infos.add(0, info)
-        if self.frames is not None:
-            self.frames.add(0, frame if self.camera is None else self.camera())
+        if self.frames is not None and not self._add_frame(0, frame):
+            return
         self.first = 1
         self.dirty = False
 
@@ -201,8 +203,8 @@ class Lane:
             return
         self.observations.add(observation)
         self.rewards.add(reward)
-        if self._has_more or self.lost:
-            self._finish_more(info, frame)
+        if (self._has_more or self.lost) and not self._finish_more(info, frame):
+            return
         if terminated.__class__ is not bool or truncated.__class__ is not bool:
             terminated, truncated = self._flag(terminated), self._flag(truncated)
         steps = self.steps + 1
@@ -223,18 +225,35 @@ class Lane:
             warnings.warn(f"terminated or truncated is not recorded, it is no bool: {value!r:.80}", stacklevel=5)
         return None
 
-    def _finish_more(self, info: Any, frame: Any) -> None:
-        """What most steps of most recordings do not have."""
+    def _finish_more(self, info: Any, frame: Any) -> bool:
+        """What most steps of most recordings do not have; as `_add_frame`."""
         if self._clock is not None:
             self.timestamps.add(self._clock())
         if self.infos is not None:
             self.infos.add(self.steps + self.first, info)
-        if self.frames is not None:
-            self.frames.add(self.steps + self.first, frame if self.camera is None else self.camera())
+        if self.frames is not None and not self._add_frame(self.steps + self.first, frame):
+            return False
         if self.lost:
             if self.running:
                 self.gaps.append(self.steps)
             self.lost = False
+        return True
+
+    def _add_frame(self, row: int, frame: Any) -> bool:
+        """Adds the frame of a row; False if what was begun is nobody's now.
+
+        A window that is drawn may answer a key with another reset or step, which has recovered from this one.
+        """
+        assert self.frames is not None
+        if self.camera is not None:
+            self._filming = True
+            frame = self.camera()
+            if not self._filming:
+                self.lost = True
+                return False
+            self._filming = False
+        self.frames.add(row, frame)
+        return True
 
     def end(self, reason: str) -> bool:
         """Hands over the running episode and starts an empty one; says whether there was one.

@@ -116,6 +116,7 @@ class Outline:
         blobs = _Blobs(get_binfile)
         blocks: dict[Any, _Block] = {}
         for number in range(count):
+            blobs.begin()
             episode = read_episode(header, number, blobs.get, whole=False)
             self.lengths[number] = len(episode)
             with np.errstate(all="ignore"):  # infinities of both signs have no sum
@@ -207,11 +208,17 @@ class _Blobs:
     def __init__(self, get_binfile: Callable[[str], Any]) -> None:
         self._get = get_binfile
         self._found: dict[str, tuple[Any, int]] = {}
+        self._read: dict[str, tuple[Any, int]] = {}
+
+    def begin(self) -> None:
+        """Begins an episode: its arrays lie in blobs that it reads, of which a batch may have many more."""
+        self._read = {}
 
     def get(self, fn: str) -> Any:
         data = self._get(fn)
         if fn not in self._found or self._found[fn][0] is not data:
             self._found[fn] = data, _address(np.frombuffer(data, "uint8")) if len(data) else 0
+        self._read[fn] = self._found[fn]
         return data
 
     def place(self, array: Any) -> tuple[str | None, int, int]:
@@ -221,7 +228,7 @@ class _Blobs:
             return "", 0, 0
         if array.flags.c_contiguous:
             address = _address(array)
-            for blob, (data, start) in self._found.items():
+            for blob, (data, start) in self._read.items():
                 if start <= address < start + len(data):
                     first, part = divmod(address - start, size)
                     return blob, part, first

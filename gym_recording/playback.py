@@ -33,7 +33,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
 
     `len` and indices read no more than they must: the directory once, and the header of the batch that is asked for.
     Episodes and their arrays stay valid after `close`, and a closed reader that is used again opens what it needs. A
-    reader can be pickled, and used in several processes.
+    reader can be pickled, and used in several processes, and by several threads at once.
 
     Args:
         directory: the recording, a path or a `MemoryDirectory`. One that does not exist has no episodes.

@@ -381,13 +381,6 @@ class TraceRecording:
                 self._finalizer.detach()
                 logger.info("Wrote traces to %s", self.directory)
 
-    def _abandon(self) -> None:
-        """Records no more, and leaves what is there as it is: neither finished nor closed."""
-        with self._trace.alone:
-            self._trace.abandon()
-            self.closed = True
-            self._finalizer.detach()
-
     def __enter__(self) -> TraceRecording:
         return self
 

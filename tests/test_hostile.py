@@ -23,7 +23,15 @@ import pytest
 from hostile import HOSTILE, OUTSIDE, nested, outside, put_recording, set_members, write_all
 
 import gym_recording
-from gym_recording import TraceError, TraceRecordingReader, cli
+from gym_recording import (
+    MemoryDirectory,
+    PlaybackAgent,
+    TraceError,
+    TraceRecordingReader,
+    cli,
+    copy_episodes,
+    merge,
+)
 
 resource = pytest.importorskip("resource")  # POSIX
 
@@ -76,6 +84,34 @@ def read_each(directory):
     return {"numbers": [number for number, _ in itertools.groupby(numbers)], "errors": errors}
 
 
+def draw(items):
+    if len(items):
+        for chosen in (0, -1, [0, len(items) - 1], slice(FEW)):
+            items[chosen]
+        items.sample(7, 0)
+
+
+AT_RANDOM = {  # what is read without going from episode to episode, and what is made of the episodes
+    "transitions": lambda reader: draw(reader.transitions),
+    "windows": lambda reader: draw(reader.windows(3)),
+    "padded windows": lambda reader: draw(reader.windows(5, 2, pad=True)),
+    "a view": lambda reader: draw(reader.select(min_length=1, min_return=-1e9).transitions),
+    "a summary": lambda reader: reader.summary(),
+    "a copy": lambda reader: copy_episodes(reader, MemoryDirectory()),
+    "an agent": lambda reader: PlaybackAgent(reader).reset(3),
+    "a merge": lambda reader: merge([reader.directory], MemoryDirectory()),
+}
+
+
+def at_random(use, **options):
+    def run(directory):
+        with contextlib.suppress(TraceError):
+            use(TraceRecordingReader(directory, **options))
+        return {}
+
+    return run
+
+
 def command(*arguments):
     def run(directory):
         out, err = io.StringIO(), io.StringIO()
@@ -92,6 +128,8 @@ TRIALS = {  # in this order: the last ones change the recording
     "each": read_each,
     "skip": lambda directory: read_all(directory, on_error="skip"),
     "verify": lambda directory: read_all(directory, on_error="skip", verify=True, mmap=False),
+    **{name: at_random(use) for name, use in AT_RANDOM.items()},
+    **{f"{name}, skip": at_random(use, on_error="skip") for name, use in AT_RANDOM.items()},
     "info": command("info"),
     "info --json": command("info", "--json"),
     "check": command("check"),

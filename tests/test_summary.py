@@ -1,5 +1,6 @@
 """The summary: what is known of each episode without its steps."""
 
+import json
 import math
 import os
 import pickle
@@ -12,6 +13,7 @@ from cases import CASES, plain
 from conftest import DATA
 
 from gym_recording import MissingEpisodesError, TraceError, TraceRecording, TraceRecordingReader
+from gym_recording.format import write_document
 
 RECORDINGS = sorted(path for path in (DATA / "golden").iterdir() if path.is_dir())
 
@@ -180,3 +182,35 @@ def test_without_pandas_the_error_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="to_pandas needs the package pandas: pip install pandas"):
         TraceRecordingReader(tmp_path).summary().to_pandas()
+
+
+def test_the_blobs_of_a_batch_are_not_searched_for_each_episode(tmp_path):
+    many = 300
+    with TraceRecording(tmp_path, flush_interval=0, durability="none") as recording:
+        for number in range(many):
+            recording.add_reset(number)
+            recording.add_step(0, 0, 0.0)
+    lines, paths = 0, sorted(tmp_path.glob("*.json"))
+    headers = [json.loads(path.read_bytes()) for path in paths if ".ep" in path.name]
+    blobs = [blob for header in headers for blob in header["blobs"]]
+    episodes = [episode for header in headers for episode in header["episodes"]]
+    for path in paths:
+        path.unlink()
+    body = {"first": 0, "blobs": blobs, "columns": [], "episodes": episodes}
+    paths[0].write_bytes(write_document(json.dumps(body)[1:-1]))
+    reader = TraceRecordingReader(tmp_path)
+    assert len(reader) == many <= len(blobs)
+
+    def trace(frame, event, argument):
+        nonlocal lines
+        lines += event == "line"
+        return trace if frame.f_code.co_filename.endswith("outline.py") else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        summary = reader.summary()
+    finally:
+        sys.settrace(before)
+    assert summary.lengths.tolist() == [1] * many
+    assert lines < 250 * many

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import warnings
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from environments import (
 )
 
 from gym_recording import ClosedError, TraceError, TraceRecordingReader, TraceRecordingWrapper
+from gym_recording.check import check_recording
 
 WALKS = [Walk, OldWalk]
 
@@ -952,6 +954,38 @@ def test_a_render_that_fails_costs_its_frame_and_one_warning_but_no_step(library
     assert (episode.gaps, episode.headless, len(episode.frames)) == ((), False, 7)
     for n, frame in enumerate(episode.frames):
         assert frame is None if n % 3 == 2 else same(frame, Shown.show(episode.observations[n]))
+
+
+@pytest.mark.parametrize("options", [{}, {"flush_interval": 0}, {"infos": True, "timestamps": True}])
+@pytest.mark.parametrize("at", [0, 1, 3])
+@pytest.mark.parametrize("keys", ["s", "r", "ss", "rs", "sr"])
+def test_a_window_that_answers_keys_with_steps_and_resets_leaves_a_right_recording(
+    library, tmp_path, at, keys, options
+):
+    class Answering(Shown):
+        rendered = 0
+
+        def render(self):
+            self.rendered += 1
+            if self.rendered == at + 1:
+                perform(self.wrapper, keys)
+            return super().render()
+
+    made = make(library, Answering, 99, "rgb_array")
+    env = TraceRecordingWrapper(made, tmp_path, frames=True, **options)
+    made.wrapper = weakref.proxy(env)
+    perform(env, "rssssrsc")
+    made.wrapper = None
+    assert check_recording(tmp_path) == []
+    episodes = episodes_in(tmp_path)
+    for episode in episodes:
+        for observation, frame in zip(episode.observations, episode.frames):
+            assert same(frame, Shown.show(observation))
+        for t, action in enumerate(episode.actions):
+            if t not in episode.gaps and not (t == 0 and episode.headless):
+                before, after = episode.observations[t - episode.headless :][:2]
+                assert same(after, Walk.after(before, action))
+    assert len(episodes[-1]) == 1
 
 
 def test_a_window_that_changes_its_size_is_recorded_in_each(library, tmp_path):
