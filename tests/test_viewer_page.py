@@ -678,29 +678,112 @@ def test_light_and_dark_follow_the_system_until_one_is_chosen(page, serve, mixed
     assert ground() == dark
 
 
-def test_frames_are_shown_before_other_images(page, serve, mixed):
-    url = serve(mixed)
-    page.goto(url)
-    page.evaluate(
-        """async (url) => {
-          const { EpisodeView } = await import(url + "episode.js");
-          const { open, urlSource } = await import(url + "../readers/gym_recording.js");
-          const list = await (await fetch(url + "../recording/")).json();
-          const recording = await open(urlSource(url + "../recording/", list.documents.map(([name]) => name)));
-          const episode = await recording.episode(0);
-          episode.frames = episode.observations.get("camera");
-          const view = new EpisodeView({ onstep() {}, onmove() {}, onclose() {} });
-          document.body.dataset.view = "episode";
-          document.body.replaceChildren(view.element);
-          const [trace] = recording.traces;
-          const row = { key: "a 0", number: 0, trace, name: "", ended: "", started: "", error: null };
-          await view.open({ episode: async () => episode }, row, 2);
-        }""",
-        url,
-    )
-    expect(page.locator(".video option").first).to_have_text("frames")
-    expect(page.locator(".video canvas")).to_have_attribute("data-step", "2")
-    assert pixel(page, 0, 0) == [*COLOURS[2], 255]
+FRAMES = ["dense", "missing", "sizes", "transparent", "tiny", "none"]  # what the frames of episode n are
+
+
+@pytest.fixture(scope="module")
+def framed(tmp_path_factory):
+    """An environment whose observations are images too, of one colour; its frames are `picture`, as `FRAMES` says."""
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Framed(gymnasium.Env):
+        metadata = {"render_modes": ["rgb_array"]}
+        render_mode = "rgb_array"
+        observation_space = gymnasium.spaces.Box(0, 255, (10, 10, 3), np.uint8)
+        action_space = gymnasium.spaces.Discrete(2)
+        episode = -1
+
+        def reset(self, *, seed=None, options=None):
+            self.t, self.episode = 0, self.episode + 1
+            return np.full((10, 10, 3), 7, "uint8"), {}
+
+        def step(self, action):
+            self.t += 1
+            return np.full((10, 10, 3), 7, "uint8"), 1.0, False, self.t == 4, {}
+
+        def render(self):
+            kind, image = FRAMES[self.episode], picture(self.t)
+            if kind == "none" or (kind == "missing" and self.t in (0, 2)):
+                return None
+            if kind == "sizes" and self.t > 2:
+                return image[:8, :12].copy()
+            if kind == "transparent":
+                return np.concatenate([image, np.full((16, 24, 1), 60, "uint8")], axis=2)
+            return image[:4, :3].copy() if kind == "tiny" else image
+
+    directory = tmp_path_factory.mktemp("framed")
+    env = TraceRecordingWrapper(Framed(), directory, frames=True)
+    with pytest.warns(UserWarning, match="render returned None"):
+        for _ in FRAMES:
+            env.reset()
+            for t in range(4):
+                env.step(t % 2)
+    env.close()
+    return directory
+
+
+def test_frames_are_shown_before_other_images(page, serve, framed):
+    page.goto(f"{serve(framed)}#episode=0&step=2")
+    canvas = page.locator(".video canvas")
+    expect(page.locator(".video option")).to_have_text(["frames", "observation"])
+    for step in (2, 3, 4):
+        expect(canvas).to_have_attribute("data-step", str(step))
+        assert pixel(page, 0, 0) == [*COLOURS[step % 3], 255]
+        assert pixel(page, step + 3, 5) == [255] * 4
+        page.keyboard.press("ArrowRight")
+    page.get_by_label("image").select_option("observation")
+    expect(page.locator(".video-about")).to_have_text("10 × 10")
+    assert pixel(page, 0, 0) == [7, 7, 7, 255]
+
+
+def test_a_missing_frame_is_told_and_nothing_moves(page, serve, framed):
+    page.goto(f"{serve(framed)}#episode={FRAMES.index('missing')}&step=1")
+    expect(page.locator(".video-about")).to_have_text("24 × 16")
+    assert pixel(page, 0, 0) == [*COLOURS[1], 255]
+    place = page.locator(".panel").bounding_box()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".video-about")).to_have_text("there is none at this step")
+    expect(page.locator(".video canvas")).to_be_hidden()
+    assert page.locator(".panel").bounding_box() == place
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".video canvas")).to_be_visible()
+    assert pixel(page, 0, 0) == [*COLOURS[0], 255]
+
+
+def test_frames_of_any_size_and_of_four_channels_are_images(page, serve, framed):
+    page.goto(f"{serve(framed)}#episode={FRAMES.index('sizes')}&step=2")
+    expect(page.locator(".video-about")).to_have_text("24 × 16")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".video-about")).to_have_text("12 × 8")
+    assert pixel(page, 0, 0) == [*COLOURS[0], 255]
+    page.keyboard.press("n")
+    opened(page, FRAMES.index("transparent"))
+    expect(page.locator(".video-about")).to_have_text("24 × 16")  # and not four grey ones
+    assert pixel(page, 2, 2) == [255, 255, 255, 60]
+    page.keyboard.press("n")
+    expect(page.locator(".video-about")).to_have_text("3 × 4")
+    assert pixel(page, 0, 0) == [*COLOURS[0], 255]
+    page.keyboard.press("n")  # of which there is no frame at all
+    opened(page, FRAMES.index("none"))
+    expect(page.locator(".video figcaption")).to_have_text("observation10 × 10")
+
+
+def test_frames_of_a_running_episode_come_as_it_grows(page, serve, tmp_path):
+    """The first two are missing, and the last has another size."""
+    page.goto(serve(tmp_path))
+    with TraceRecording(tmp_path, durability="none", flush_interval=0, frames=True) as recording:
+        recording.add_reset(0.0)
+        recording.add_step(0, 1.0, 1.0)
+        rows(page).click()
+        opened(page, 0)
+        page.keyboard.press("End")
+        for t, frame in [(2, picture(2)), (3, picture(3)), (4, picture(4)[:8])]:
+            recording.add_step(0, float(t), 1.0, frame=frame)
+            expect(page.locator(".video canvas")).to_have_attribute("data-step", str(t))
+            expect(page.locator(".video-about")).to_have_text(f"24 × {len(frame)}")
+            assert pixel(page, 0, 0) == [*COLOURS[t % 3], 255]
+        page.keyboard.press("Home")
+        expect(page.locator(".video-about")).to_have_text("there is none at this step")
 
 
 def test_an_episode_that_is_special_says_so(page, serve, tmp_path):

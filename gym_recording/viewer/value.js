@@ -106,7 +106,7 @@ function number(value, isFloat32 = false) {
   if (Number.isNaN(value)) return "nan";
   if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
   if (Object.is(value, -0)) return "-0";
-  for (let digits = 1; isFloat32 && digits < 9; digits++) {
+  for (let digits = 1; isFloat32 && digits <= 9; digits++) {
     const short = Number(value.toPrecision(digits));
     if (Math.fround(short) === value) return String(short);
   }

@@ -132,6 +132,7 @@ test("values are written with the digits that tell them from all others of their
   assert.equal(text((await column("float32", [2], Float32Array.of(0.1, 1 / 3))).at(0)), "0.1");
   assert.equal(text((await column("float32", [2], Float32Array.of(0.1, 1 / 3))).at(1)), "0.33333334");
   assert.equal(text((await column("float64", [2], Float64Array.of(0.1 + 0.2, NaN))).at(0)), "0.30000000000000004");
+  assert.equal(text((await column("float32", [2], Float32Array.of(-0.111341625, 16777217))).at(0)), "-0.111341625");
   assert.equal(text(await column("float64", [2], Float64Array.of(-Infinity, NaN))), "[-inf, nan]");
   assert.equal(text(await column("float64", [2], Float64Array.of(-0, 0))), "[-0, 0]");
   assert.equal(text(await column("int64", [2], BigInt64Array.of(2n ** 62n + 1n, -1n))), `[${2n ** 62n + 1n}, -1]`);
