@@ -687,7 +687,6 @@ def framed(tmp_path_factory):
     gymnasium = pytest.importorskip("gymnasium")
 
     class Framed(gymnasium.Env):
-        metadata = {"render_modes": ["rgb_array"]}
         render_mode = "rgb_array"
         observation_space = gymnasium.spaces.Box(0, 255, (10, 10, 3), np.uint8)
         action_space = gymnasium.spaces.Discrete(2)
@@ -786,6 +785,45 @@ def test_frames_of_a_running_episode_come_as_it_grows(page, serve, tmp_path):
         expect(page.locator(".video-about")).to_have_text("there is none at this step")
 
 
+def test_numbers_are_drawn_however_few_near_or_large_they_are(page, serve, tmp_path):
+    """NaN between all others, so that there is no line; less apart than ticks can be; no number at all."""
+    cases = [
+        [t if t % 4 == 0 else np.nan for t in range(400)],
+        [1e-7 + t * 1e-13 for t in range(400)],
+        [t * 5e-324 for t in range(400)],
+        [(-1.0) ** t * 1.7e308 for t in range(400)],
+        [np.nan] * 400,
+    ]
+    with TraceRecording(tmp_path, durability="none") as recording:
+        for values in cases:
+            recording.add_reset(0.0)
+            for value in values:
+                recording.add_step(0, 0.0, value)
+    page.goto(f"{serve(tmp_path)}#episode=0")
+    for number in range(len(cases)):
+        opened(page, number)
+        chart = page.locator(".slot").first
+        expect(chart.locator(".legend-value")).to_have_text(re.compile("."))
+        script = """canvas => {
+          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          let count = 0;  // of pixels that are blue, as the line is
+          for (let i = 0; i < data.length; i += 4) count += data[i + 3] > 60 && data[i + 2] > data[i] + 80;
+          return count;
+        }"""
+        assert (chart.locator("canvas").evaluate(script) > 50) == (number < 4)
+        page.keyboard.press("n")
+
+
+def test_names_of_any_length_stay_where_they_belong(page, serve, tmp_path):
+    with TraceRecording(tmp_path, durability="none") as recording:
+        recording.add_reset({"<i>" + 3000 * "x": 0.0, 40 * "y": {30 * "z": np.zeros(2)}})
+        recording.add_step({2000 * "w": 1}, {"<i>" + 3000 * "x": 0.0, 40 * "y": {30 * "z": np.zeros(2)}}, 1.0)
+    page.goto(f"{serve(tmp_path)}#episode=0")
+    expect(page.locator(".episode-right .chart")).not_to_have_count(0)
+    for place in (".episode-left", ".episode-right"):
+        assert page.locator(place).evaluate("element => element.scrollWidth <= element.clientWidth"), place
+
+
 def test_an_episode_that_is_special_says_so(page, serve, tmp_path):
     with TraceRecording(tmp_path, durability="none") as recording:
         recording.add_step(1, "there", 2)
@@ -802,7 +840,7 @@ def test_an_episode_that_is_special_says_so(page, serve, tmp_path):
     expect(page.locator(".facts")).to_contain_text("length0")
     expect(value(page, "only")).to_have_text('[1, {"a": None}]')
     page.keyboard.press("n")
-    expect(page.locator(".facts")).to_contain_text("return3")  # as total_reward
+    expect(page.locator(".facts")).to_contain_text("return–")  # as total_reward, which is NaN
     expect(page.locator(".panel .leaf-value").nth(1)).to_have_text("left")
 
 

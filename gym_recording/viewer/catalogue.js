@@ -209,14 +209,14 @@ async function read(recording, batch, trace, version) {
 }
 
 /**
- * The numbers of a column, one for each row; null where it has others.
+ * The numbers of a column, one for each row; null where it has others, or more.
  * @param {any} column
- * @param {boolean} [isFlat] whether rows may have many
  * @returns {ArrayLike<number> | null}
  */
-export function numbersOf(column, isFlat = false) {
+export function numbersOf(column) {
   if (column instanceof TraceArray) {
-    if (!(isFlat || column.shape.length === 1) || column.fields || /^complex|^[<|][US]/.test(column.dtype)) return null;
+    const isOne = !column.length || column.shape.slice(1).every((length) => length === 1);
+    if (!isOne || column.fields || /^complex|^[<|][US]/.test(column.dtype)) return null;
     const data = column.data;
     return typeof data[0] === "bigint" ? Float64Array.from(data, Number) : data;
   }
@@ -231,11 +231,11 @@ export function numbersOf(column, isFlat = false) {
 }
 
 /**
- * The sum of all numbers, as `total_reward` in Python, without the error that adds up when many are summed (Neumaier).
+ * The sum of the rewards if each is one number, as `total_reward` in Python, without the error that adds up when many are summed (Neumaier).
  * @param {any} rewards
  */
 function total(rewards) {
-  const numbers = numbersOf(rewards, true);
+  const numbers = numbersOf(rewards);
   if (!numbers) return null;
   let [sum, lost] = [0, 0];
   for (let t = 0; t < numbers.length; t++) {

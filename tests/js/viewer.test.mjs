@@ -4,11 +4,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { open } from "../../gym_recording/readers/gym_recording.js";
+import { range, texts, ticks } from "../../gym_recording/viewer/axis.js";
 import { Catalogue } from "../../gym_recording/viewer/catalogue.js";
 import { parseFilter } from "../../gym_recording/viewer/filter.js";
 import { leavesOf, treeOf } from "../../gym_recording/viewer/leaf.js";
 import { layoutOf } from "../../gym_recording/viewer/picture.js";
-import { element, kind, rounded, text } from "../../gym_recording/viewer/value.js";
+import { digits, element, kind, rounded, text } from "../../gym_recording/viewer/value.js";
 import { about, Blob, Counting, NAME, plain, recording, TRACE } from "./recording.mjs";
 
 const ROW = {
@@ -279,4 +280,67 @@ test("the sum of rewards has no error that adds up", async () => {
   const catalogue = new Catalogue(place(recording(blob, [{ ...plain(blob), observations, actions, rewards }])));
   await catalogue.look(() => {});
   assert.equal(catalogue.rows[0].return, 100);
+});
+
+test("a number is rounded to digits that are so: zeros do not stand in for others", () => {
+  assert.deepEqual(
+    [rounded(2 ** 55), rounded(-1e300), digits(2 ** 55, 12), digits(0.1 + 0.2, 12), digits(NaN, 6), digits(1e15, 6)],
+    ["3.60288e+16", "-1e+300", "3.6028797019e+16", "0.3", "nan", "1e+15"],
+  );
+});
+
+for (const [low, high] of [
+  [1, 18],
+  [0, 0],
+  [null, null],
+  [-3, 2],
+  [5e-324, 5e-324],
+  [2e-323, 9e-323],
+  [1e-7, 1.000003e-7],
+  [1, 1 + 2 ** -52],
+  [1e16, 1e16 + 2],
+  [-(2 ** 63), 2 ** 63],
+  [1e300, 1e300],
+  [-Number.MAX_VALUE, Number.MAX_VALUE],
+]) {
+  test(`the axis of numbers from ${low} to ${high} has a range and few ticks`, () => {
+    const [min, max] = range(low, high);
+    assert.ok(Number.isFinite(max - min) && max > min);
+    if (Math.abs(high) < 1e308) assert.ok(min <= low && high <= max);
+    const found = ticks(min, max, 100);
+    assert.ok(found.length <= 8 && found.every((tick) => min <= tick && tick <= max));
+    assert.equal(texts(found).length, found.length);
+  });
+}
+
+test("ticks are told apart by texts that are short", () => {
+  assert.deepEqual(texts(ticks(...range(0, 18), 100)), ["0", "5", "10", "15"]);
+  assert.deepEqual(texts([0, 2e5, 4e5]), ["0", "200K", "400K"]);
+  assert.deepEqual(texts([1e18, 2e18]), ["1e+18", "2e+18"]);
+  assert.deepEqual(texts([1, 1.00000002]), ["1", "1.00000002"]);
+});
+
+test("only rewards that are one number a step have a sum, as in Python", async () => {
+  const blob = new Blob();
+  const base = plain(blob);
+  const column = (shape) => blob.add("float64", shape, new Float64Array(shape.reduce((a, b) => a * b)).fill(0.5));
+  const three = {
+    ...base,
+    observations: blob.add("uint8", [4], new Uint8Array(4)),
+    actions: blob.add("uint8", [3], new Uint8Array(3)),
+  };
+  const rewards = [column([3]), column([3, 1]), column([3, 2]), [1, 2.5, true], [1, null, 2], ["1", 1, 1]];
+  const catalogue = new Catalogue(
+    place(
+      recording(
+        blob,
+        rewards.map((item) => ({ ...three, rewards: item })),
+      ),
+    ),
+  );
+  await catalogue.look(() => {});
+  assert.deepEqual(
+    catalogue.rows.map((row) => row.return),
+    [1.5, 1.5, null, 4.5, null, null],
+  );
 });
