@@ -791,7 +791,7 @@ def test_numbers_are_drawn_however_few_near_or_large_they_are(page, serve, tmp_p
         [t if t % 4 == 0 else np.nan for t in range(400)],
         [1e-7 + t * 1e-13 for t in range(400)],
         [t * 5e-324 for t in range(400)],
-        [(-1.0) ** t * 1.7e308 for t in range(400)],
+        [(-1.0) ** t * 7e307 for t in range(400)],
         [np.nan] * 400,
     ]
     with TraceRecording(tmp_path, durability="none") as recording:
