@@ -25,7 +25,7 @@ export function served(url) {
   let sizes = new Map();
   const versions = async () => {
     const response = await fetch(url);
-    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    if (!response.ok) throw new Error(`the server answered ${(await response.text()).trim()}`);
     const { directory, documents } = /** @type {Listing} */ (await response.json());
     place.name = String(directory);
     sizes = new Map(documents.map(([name, , size]) => [name, size]));
