@@ -423,6 +423,32 @@ def test_a_damaged_recording_says_what_is_wrong_and_shows_the_rest(page, serve, 
     expect(page.locator(".panel .leaf-value").first).to_have_text("[0, 0, 0]")
 
 
+def test_an_episode_is_shown_when_its_blob_comes_after_its_header(page, serve, tmp_path):
+    """As where a recording is copied while it is looked at."""
+    with TraceRecording(tmp_path, durability="none") as recording:
+        recording.add_reset(0.0)
+        recording.add_step(0, 1.0, 2.0)
+    (blob,) = tmp_path.glob("*.bin")
+    blob.rename(tmp_path / "later")
+    page.goto(f"{serve(tmp_path)}#episode=0")
+    expect(page.locator(".episode-right .problem")).to_contain_text("the blob is missing")
+    (tmp_path / "later").rename(blob)
+    expect(page.locator(".facts")).to_contain_text("return2")
+    expect(page.locator(".problem")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [320, 700, 1000])
+def test_everything_is_within_reach_on_a_small_screen(page, serve, framed, width):
+    page.set_viewport_size({"width": width, "height": 640})
+    page.goto(f"{serve(framed)}#episode=0")
+    expect(page.locator(".video-about")).to_have_text("24 × 16")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    for control in page.locator("button:visible, select:visible, input:visible").all():
+        control.scroll_into_view_if_needed()
+        box = control.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width, control.inner_html()
+
+
 def test_a_document_that_is_too_large_is_not_fetched(page, serve, tmp_path):
     with TraceRecording(tmp_path, durability="none", buffer_batch_size=1) as recording:
         for _ in range(3):
@@ -640,7 +666,7 @@ def test_a_server_that_is_gone_is_told(page, mixed):
         page.goto(process.stdout.readline().strip())
         expect(page.locator(".status")).to_contain_text("3 episodes")
         process.kill()
-    expect(page.locator(".status")).to_contain_text("not up to date")
+    expect(page.locator(".status")).to_have_text("not up to date: the server does not answer")
     expect(rows(page)).to_have_count(3)
 
 

@@ -61,7 +61,8 @@ export class Catalogue {
    */
   async look(progress) {
     const versions = (await this.place.versions?.()) ?? new Map();
-    if (this.recording && same(versions, this.#versions)) return false;
+    const isSame = this.recording !== null && same(versions, this.#versions);
+    if (isSame && !this.problems.some(({ missing }) => missing)) return false; // a blob may come after its header
     const recording = await open(this.place.source);
     const isFirst = this.recording === null;
     this.total = recording.length;
@@ -92,6 +93,7 @@ export class Catalogue {
         if (isFirst) progress();
       }
     }
+    if (isSame && problems.length === this.problems.length) return false;
     [this.recording, this.rows, this.problems, this.isRead] = [recording, rows, problems, true];
     [this.#known, this.#versions] = [known, versions];
     progress();

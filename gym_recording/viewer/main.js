@@ -121,7 +121,7 @@ async function follow() {
   if (!current) return;
   const row = catalogue?.rows.find(({ key }) => key === current?.key);
   if (!row) return;
-  const isSame = row.version === current.version;
+  const isSame = row.version === current.version && !row.error === !current.error;
   current = row;
   if (!isSame) await showEpisode(row, view.player.isAtEnd ? Infinity : view.player.step);
   else setAddress(false);

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import secrets
-import socket
 import socketserver
 import sys
 from contextlib import suppress
@@ -70,8 +69,8 @@ class RecordingServer(ThreadingHTTPServer):
         self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away or reads no more is no error; all else is printed, as `socketserver` does."""
-        if not isinstance(sys.exc_info()[1], (ConnectionError, socket.timeout)):
+        """A browser that goes away is no error; all else is printed, as `socketserver` does."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 

@@ -344,3 +344,18 @@ test("only rewards that are one number a step have a sum, as in Python", async (
     [1.5, 1.5, null, 4.5, null, null],
   );
 });
+
+test("a blob that comes after its header is found, and until then nothing is said to be new", async () => {
+  const blob = new Blob();
+  const here = place(recording(blob, [plain(blob)]));
+  const name = `${NAME}.bin`;
+  const bytes = here.source.files.get(name);
+  here.source.files.delete(name);
+  const catalogue = new Catalogue(here);
+  assert.equal(await catalogue.look(() => {}), true);
+  assert.equal(catalogue.rows[0].ended, "error");
+  assert.equal(await catalogue.look(() => {}), false);
+  here.source.files.set(name, bytes);
+  assert.equal(await catalogue.look(() => {}), true);
+  assert.deepEqual([catalogue.rows[0].return, catalogue.problems.length], [0.5, 0]);
+});
