@@ -685,6 +685,41 @@ def test_all_is_done_with_keys_and_the_help_says_how(page, serve, mixed):
     step_is(page, 6)
     page.keyboard.press("Escape")
     expect(page.locator(".episode-view")).to_be_hidden()
+    expect(page.locator(".list")).to_be_focused()  # from where it was opened
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    opened(page, 2)
+    page.get_by_role("button", name="all episodes").press("Enter")
+    expect(page.locator(".list")).to_be_focused()
+
+
+def test_the_tab_key_comes_to_what_has_keys_and_a_name(page, serve, cartpole):
+    page.goto(serve(cartpole))
+    expect(page.locator(".status")).to_contain_text("31 episodes")
+    names = []
+    while "Started" not in names or names[-1] != "open a folder":
+        page.keyboard.press("Tab")
+        names.append(page.evaluate(_FOCUSED))
+        assert len(names) < 30
+    tools, heads = ["open a folder", "light or dark", "help"], ["Episode", "Length", "Return", "Ended by", "Seed"]
+    body = names.index("Started") + 1
+    assert names[:body] == [*tools, "return", "length", "filter", "episodes", *heads, "Started"]
+    assert names[body:-1] in ([], [""])  # the window of the browser itself
+
+
+_FOCUSED = """() => {
+  const { activeElement, body } = document;
+  return activeElement === body ? "" : (activeElement.ariaLabel ?? activeElement.textContent.trim());
+}"""
+
+
+def test_a_click_in_the_list_brings_its_keys(page, serve, cartpole):
+    page.goto(serve(cartpole))
+    expect(page.locator(".status")).to_contain_text("31 episodes")
+    page.locator(".list-body").focus()
+    expect(page.locator(".list")).to_be_focused()
+    page.keyboard.press("End")
+    expect(page.locator(".list-row.active .cell.episode")).to_have_text("30")
 
 
 def test_light_and_dark_follow_the_system_until_one_is_chosen(page, serve, mixed):

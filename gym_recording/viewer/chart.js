@@ -106,7 +106,7 @@ export class Chart {
       this.#plot.setSeries(i + 1, { show: isShown });
     };
     const title = "show or hide";
-    const label = isNamed ? make("span", { class: "legend-label" }, line.label) : null;
+    const label = make("span", { class: isNamed ? "legend-label" : "unseen" }, line.label);
     const button = make("button", { type: "button", "aria-pressed": "true", title, onclick }, swatch, label, value);
     return make("li", {}, button);
   }
