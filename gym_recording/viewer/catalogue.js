@@ -30,6 +30,7 @@ import { open, TraceArray, TraceError } from "../readers/gym_recording.js";
 /** @typedef {{version: string, rows: Row[]}} Known */
 
 const AHEAD = 5; // batches: a server is never without work, and little is in memory
+const FEW = 20; // blobs that may come after their headers, as where a recording is being copied: they are looked for
 const FRAME = 16; // ms that the page may wait; after more work it gets its turn
 const pause = () => new Promise((resolve) => setTimeout(resolve));
 
@@ -62,7 +63,8 @@ export class Catalogue {
   async look(progress) {
     const versions = (await this.place.versions?.()) ?? new Map();
     const isSame = this.recording !== null && same(versions, this.#versions);
-    if (isSame && !this.problems.some(({ missing }) => missing)) return false; // a blob may come after its header
+    const missing = this.problems.filter(({ missing, file }) => missing && file?.endsWith(".bin"));
+    if (isSame && (!missing.length || missing.length > FEW)) return false;
     const recording = await open(this.place.source);
     const isFirst = this.recording === null;
     this.total = recording.length;

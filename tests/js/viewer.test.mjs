@@ -358,4 +358,20 @@ test("a blob that comes after its header is found, and until then nothing is sai
   here.source.files.set(name, bytes);
   assert.equal(await catalogue.look(() => {}), true);
   assert.deepEqual([catalogue.rows[0].return, catalogue.problems.length], [0.5, 0]);
+  here.source.count = 0;
+  assert.equal(await catalogue.look(() => {}), false);
+  assert.equal(here.source.count, 0);
+});
+
+test("headers that are missing are not asked for again and again", async () => {
+  const blob = new Blob();
+  const files = recording(blob, [plain(blob)], { batches: [{ first: 0, len: 1, fn: `${NAME}.json` }] });
+  files.delete(`${NAME}.json`);
+  const here = place(files);
+  const catalogue = new Catalogue(here);
+  await catalogue.look(() => {});
+  assert.equal(catalogue.problems.length, 1);
+  here.source.count = 0;
+  assert.equal(await catalogue.look(() => {}), false);
+  assert.equal(here.source.count, 0);
 });
