@@ -122,6 +122,15 @@ def test_a_directory_that_is_gone_has_no_documents(server, directory):
     assert json.loads(ask(server, "recording/")[2])["documents"] == []
 
 
+def test_a_directory_that_cannot_be_read_is_told_and_leaves_no_traceback(server, directory, capfd):
+    directory.rename(directory.parent / "moved")
+    directory.write_text("")
+    status, _, body = ask(server, "recording/")
+    assert (status, body) == (500, b"500 Internal Server Error: the directory cannot be read: Not a directory\n")
+    assert ask(server, f"recording/{NAME}")[0] == 404
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
@@ -343,6 +352,29 @@ def test_a_file_that_is_cut_while_it_is_sent_ends_the_connection(server, directo
         os.truncate(directory / NAME, 10)
         with pytest.raises(http.client.IncompleteRead):
             answer.read()
+
+
+def test_who_does_not_read_or_goes_away_leaves_no_traceback(directory, capfd):
+    with open(directory / NAME, "wb") as file:
+        file.truncate(64 * 2**20)
+    ended = threading.Semaphore(0)
+
+    class Impatient(RecordingServer):
+        def shutdown_request(self, request):
+            super().shutdown_request(request)
+            ended.release()
+
+    with Impatient(directory) as server:
+        server.RequestHandlerClass = type("Handler", (server.RequestHandlerClass,), {"timeout": 0.2})
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        for is_there in (True, False):
+            with socket.create_connection(("127.0.0.1", server.server_port)) as connection:
+                host = f"Host: 127.0.0.1:{server.server_port}"
+                connection.sendall(f"GET /{server.token}/recording/{NAME} HTTP/1.1\r\n{host}\r\n\r\n".encode())
+                assert not is_there or ended.acquire(timeout=30)
+        assert ended.acquire(timeout=30)
+        server.shutdown()
+    assert capfd.readouterr().err == ""
 
 
 # ---- the command

@@ -423,6 +423,32 @@ def test_a_damaged_recording_says_what_is_wrong_and_shows_the_rest(page, serve, 
     expect(page.locator(".panel .leaf-value").first).to_have_text("[0, 0, 0]")
 
 
+def test_an_episode_is_shown_when_its_blob_comes_after_its_header(page, serve, tmp_path):
+    """As where a recording is copied while it is looked at."""
+    with TraceRecording(tmp_path, durability="none") as recording:
+        recording.add_reset(0.0)
+        recording.add_step(0, 1.0, 2.0)
+    (blob,) = tmp_path.glob("*.bin")
+    blob.rename(tmp_path / "later")
+    page.goto(f"{serve(tmp_path)}#episode=0")
+    expect(page.locator(".episode-right .problem")).to_contain_text("the blob is missing")
+    (tmp_path / "later").rename(blob)
+    expect(page.locator(".facts")).to_contain_text("return2")
+    expect(page.locator(".problem")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [320, 700, 1000])
+def test_everything_is_within_reach_on_a_small_screen(page, serve, framed, width):
+    page.set_viewport_size({"width": width, "height": 640})
+    page.goto(f"{serve(framed)}#episode=0")
+    expect(page.locator(".video-about")).to_have_text("24 × 16")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    for control in page.locator("button:visible, select:visible, input:visible").all():
+        control.scroll_into_view_if_needed()
+        box = control.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width, control.inner_html()
+
+
 def test_a_document_that_is_too_large_is_not_fetched(page, serve, tmp_path):
     with TraceRecording(tmp_path, durability="none", buffer_batch_size=1) as recording:
         for _ in range(3):
@@ -640,7 +666,7 @@ def test_a_server_that_is_gone_is_told(page, mixed):
         page.goto(process.stdout.readline().strip())
         expect(page.locator(".status")).to_contain_text("3 episodes")
         process.kill()
-    expect(page.locator(".status")).to_contain_text("not up to date")
+    expect(page.locator(".status")).to_have_text("not up to date: the server does not answer")
     expect(rows(page)).to_have_count(3)
 
 
@@ -659,6 +685,41 @@ def test_all_is_done_with_keys_and_the_help_says_how(page, serve, mixed):
     step_is(page, 6)
     page.keyboard.press("Escape")
     expect(page.locator(".episode-view")).to_be_hidden()
+    expect(page.locator(".list")).to_be_focused()  # from where it was opened
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    opened(page, 2)
+    page.get_by_role("button", name="all episodes").press("Enter")
+    expect(page.locator(".list")).to_be_focused()
+
+
+def test_the_tab_key_comes_to_what_has_keys_and_a_name(page, serve, cartpole):
+    page.goto(serve(cartpole))
+    expect(page.locator(".status")).to_contain_text("31 episodes")
+    names = []
+    while "Started" not in names or names[-1] != "open a folder":
+        page.keyboard.press("Tab")
+        names.append(page.evaluate(_FOCUSED))
+        assert len(names) < 30
+    tools, heads = ["open a folder", "light or dark", "help"], ["Episode", "Length", "Return", "Ended by", "Seed"]
+    body = names.index("Started") + 1
+    assert names[:body] == [*tools, "return", "length", "filter", "episodes", *heads, "Started"]
+    assert names[body:-1] in ([], [""])  # the window of the browser itself
+
+
+_FOCUSED = """() => {
+  const { activeElement, body } = document;
+  return activeElement === body ? "" : (activeElement.ariaLabel ?? activeElement.textContent.trim());
+}"""
+
+
+def test_a_click_in_the_list_brings_its_keys(page, serve, cartpole):
+    page.goto(serve(cartpole))
+    expect(page.locator(".status")).to_contain_text("31 episodes")
+    page.locator(".list-body").focus()
+    expect(page.locator(".list")).to_be_focused()
+    page.keyboard.press("End")
+    expect(page.locator(".list-row.active .cell.episode")).to_have_text("30")
 
 
 def test_light_and_dark_follow_the_system_until_one_is_chosen(page, serve, mixed):
@@ -678,29 +739,150 @@ def test_light_and_dark_follow_the_system_until_one_is_chosen(page, serve, mixed
     assert ground() == dark
 
 
-def test_frames_are_shown_before_other_images(page, serve, mixed):
-    url = serve(mixed)
-    page.goto(url)
-    page.evaluate(
-        """async (url) => {
-          const { EpisodeView } = await import(url + "episode.js");
-          const { open, urlSource } = await import(url + "../readers/gym_recording.js");
-          const list = await (await fetch(url + "../recording/")).json();
-          const recording = await open(urlSource(url + "../recording/", list.documents.map(([name]) => name)));
-          const episode = await recording.episode(0);
-          episode.frames = episode.observations.get("camera");
-          const view = new EpisodeView({ onstep() {}, onmove() {}, onclose() {} });
-          document.body.dataset.view = "episode";
-          document.body.replaceChildren(view.element);
-          const [trace] = recording.traces;
-          const row = { key: "a 0", number: 0, trace, name: "", ended: "", started: "", error: null };
-          await view.open({ episode: async () => episode }, row, 2);
-        }""",
-        url,
-    )
-    expect(page.locator(".video option").first).to_have_text("frames")
-    expect(page.locator(".video canvas")).to_have_attribute("data-step", "2")
-    assert pixel(page, 0, 0) == [*COLOURS[2], 255]
+FRAMES = ["dense", "missing", "sizes", "transparent", "tiny", "none"]  # what the frames of episode n are
+
+
+@pytest.fixture(scope="module")
+def framed(tmp_path_factory):
+    """An environment whose observations are images too, of one colour; its frames are `picture`, as `FRAMES` says."""
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Framed(gymnasium.Env):
+        render_mode = "rgb_array"
+        observation_space = gymnasium.spaces.Box(0, 255, (10, 10, 3), np.uint8)
+        action_space = gymnasium.spaces.Discrete(2)
+        episode = -1
+
+        def reset(self, *, seed=None, options=None):
+            self.t, self.episode = 0, self.episode + 1
+            return np.full((10, 10, 3), 7, "uint8"), {}
+
+        def step(self, action):
+            self.t += 1
+            return np.full((10, 10, 3), 7, "uint8"), 1.0, False, self.t == 4, {}
+
+        def render(self):
+            kind, image = FRAMES[self.episode], picture(self.t)
+            if kind == "none" or (kind == "missing" and self.t in (0, 2)):
+                return None
+            if kind == "sizes" and self.t > 2:
+                return image[:8, :12].copy()
+            if kind == "transparent":
+                return np.concatenate([image, np.full((16, 24, 1), 60, "uint8")], axis=2)
+            return image[:4, :3].copy() if kind == "tiny" else image
+
+    directory = tmp_path_factory.mktemp("framed")
+    env = TraceRecordingWrapper(Framed(), directory, frames=True)
+    with pytest.warns(UserWarning, match="render returned None"):
+        for _ in FRAMES:
+            env.reset()
+            for t in range(4):
+                env.step(t % 2)
+    env.close()
+    return directory
+
+
+def test_frames_are_shown_before_other_images(page, serve, framed):
+    page.goto(f"{serve(framed)}#episode=0&step=2")
+    canvas = page.locator(".video canvas")
+    expect(page.locator(".video option")).to_have_text(["frames", "observation"])
+    for step in (2, 3, 4):
+        expect(canvas).to_have_attribute("data-step", str(step))
+        assert pixel(page, 0, 0) == [*COLOURS[step % 3], 255]
+        assert pixel(page, step + 3, 5) == [255] * 4
+        page.keyboard.press("ArrowRight")
+    page.get_by_label("image").select_option("observation")
+    expect(page.locator(".video-about")).to_have_text("10 × 10")
+    assert pixel(page, 0, 0) == [7, 7, 7, 255]
+
+
+def test_a_missing_frame_is_told_and_nothing_moves(page, serve, framed):
+    page.goto(f"{serve(framed)}#episode={FRAMES.index('missing')}&step=1")
+    expect(page.locator(".video-about")).to_have_text("24 × 16")
+    assert pixel(page, 0, 0) == [*COLOURS[1], 255]
+    place = page.locator(".panel").bounding_box()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".video-about")).to_have_text("there is none at this step")
+    expect(page.locator(".video canvas")).to_be_hidden()
+    assert page.locator(".panel").bounding_box() == place
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".video canvas")).to_be_visible()
+    assert pixel(page, 0, 0) == [*COLOURS[0], 255]
+
+
+def test_frames_of_any_size_and_of_four_channels_are_images(page, serve, framed):
+    page.goto(f"{serve(framed)}#episode={FRAMES.index('sizes')}&step=2")
+    expect(page.locator(".video-about")).to_have_text("24 × 16")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".video-about")).to_have_text("12 × 8")
+    assert pixel(page, 0, 0) == [*COLOURS[0], 255]
+    page.keyboard.press("n")
+    opened(page, FRAMES.index("transparent"))
+    expect(page.locator(".video-about")).to_have_text("24 × 16")  # and not four grey ones
+    assert pixel(page, 2, 2) == [255, 255, 255, 60]
+    page.keyboard.press("n")
+    expect(page.locator(".video-about")).to_have_text("3 × 4")
+    assert pixel(page, 0, 0) == [*COLOURS[0], 255]
+    page.keyboard.press("n")  # of which there is no frame at all
+    opened(page, FRAMES.index("none"))
+    expect(page.locator(".video figcaption")).to_have_text("observation10 × 10")
+
+
+def test_frames_of_a_running_episode_come_as_it_grows(page, serve, tmp_path):
+    """The first two are missing, and the last has another size."""
+    page.goto(serve(tmp_path))
+    with TraceRecording(tmp_path, durability="none", flush_interval=0, frames=True) as recording:
+        recording.add_reset(0.0)
+        recording.add_step(0, 1.0, 1.0)
+        rows(page).click()
+        opened(page, 0)
+        page.keyboard.press("End")
+        for t, frame in [(2, picture(2)), (3, picture(3)), (4, picture(4)[:8])]:
+            recording.add_step(0, float(t), 1.0, frame=frame)
+            expect(page.locator(".video canvas")).to_have_attribute("data-step", str(t))
+            expect(page.locator(".video-about")).to_have_text(f"24 × {len(frame)}")
+            assert pixel(page, 0, 0) == [*COLOURS[t % 3], 255]
+        page.keyboard.press("Home")
+        expect(page.locator(".video-about")).to_have_text("there is none at this step")
+
+
+def test_numbers_are_drawn_however_few_near_or_large_they_are(page, serve, tmp_path):
+    """NaN between all others, so that there is no line; less apart than ticks can be; no number at all."""
+    cases = [
+        [t if t % 4 == 0 else np.nan for t in range(400)],
+        [1e-7 + t * 1e-13 for t in range(400)],
+        [t * 5e-324 for t in range(400)],
+        [(-1.0) ** t * 7e307 for t in range(400)],
+        [np.nan] * 400,
+    ]
+    with TraceRecording(tmp_path, durability="none") as recording:
+        for values in cases:
+            recording.add_reset(0.0)
+            for value in values:
+                recording.add_step(0, 0.0, value)
+    page.goto(f"{serve(tmp_path)}#episode=0")
+    for number in range(len(cases)):
+        opened(page, number)
+        chart = page.locator(".slot").first
+        expect(chart.locator(".legend-value")).to_have_text(re.compile("."))
+        script = """canvas => {
+          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          let count = 0;  // of pixels that are blue, as the line is
+          for (let i = 0; i < data.length; i += 4) count += data[i + 3] > 60 && data[i + 2] > data[i] + 80;
+          return count;
+        }"""
+        assert (chart.locator("canvas").evaluate(script) > 50) == (number < 4)
+        page.keyboard.press("n")
+
+
+def test_names_of_any_length_stay_where_they_belong(page, serve, tmp_path):
+    with TraceRecording(tmp_path, durability="none") as recording:
+        recording.add_reset({"<i>" + 3000 * "x": 0.0, 40 * "y": {30 * "z": np.zeros(2)}})
+        recording.add_step({2000 * "w": 1}, {"<i>" + 3000 * "x": 0.0, 40 * "y": {30 * "z": np.zeros(2)}}, 1.0)
+    page.goto(f"{serve(tmp_path)}#episode=0")
+    expect(page.locator(".episode-right .chart")).not_to_have_count(0)
+    for place in (".episode-left", ".episode-right"):
+        assert page.locator(place).evaluate("element => element.scrollWidth <= element.clientWidth"), place
 
 
 def test_an_episode_that_is_special_says_so(page, serve, tmp_path):
@@ -719,7 +901,7 @@ def test_an_episode_that_is_special_says_so(page, serve, tmp_path):
     expect(page.locator(".facts")).to_contain_text("length0")
     expect(value(page, "only")).to_have_text('[1, {"a": None}]')
     page.keyboard.press("n")
-    expect(page.locator(".facts")).to_contain_text("return3")  # as total_reward
+    expect(page.locator(".facts")).to_contain_text("return–")  # as total_reward, which is NaN
     expect(page.locator(".panel .leaf-value").nth(1)).to_have_text("left")
 
 

@@ -30,6 +30,7 @@ import { open, TraceArray, TraceError } from "../readers/gym_recording.js";
 /** @typedef {{version: string, rows: Row[]}} Known */
 
 const AHEAD = 5; // batches: a server is never without work, and little is in memory
+const FEW = 20; // blobs that may come after their headers, as where a recording is being copied: they are looked for
 const FRAME = 16; // ms that the page may wait; after more work it gets its turn
 const pause = () => new Promise((resolve) => setTimeout(resolve));
 
@@ -61,7 +62,9 @@ export class Catalogue {
    */
   async look(progress) {
     const versions = (await this.place.versions?.()) ?? new Map();
-    if (this.recording && same(versions, this.#versions)) return false;
+    const isSame = this.recording !== null && same(versions, this.#versions);
+    const missing = this.problems.filter(({ missing, file }) => missing && file?.endsWith(".bin"));
+    if (isSame && (!missing.length || missing.length > FEW)) return false;
     const recording = await open(this.place.source);
     const isFirst = this.recording === null;
     this.total = recording.length;
@@ -92,6 +95,7 @@ export class Catalogue {
         if (isFirst) progress();
       }
     }
+    if (isSame && problems.length === this.problems.length) return false;
     [this.recording, this.rows, this.problems, this.isRead] = [recording, rows, problems, true];
     [this.#known, this.#versions] = [known, versions];
     progress();
@@ -209,14 +213,14 @@ async function read(recording, batch, trace, version) {
 }
 
 /**
- * The numbers of a column, one for each row; null where it has others.
+ * The numbers of a column, one for each row; null where it has others, or more.
  * @param {any} column
- * @param {boolean} [isFlat] whether rows may have many
  * @returns {ArrayLike<number> | null}
  */
-export function numbersOf(column, isFlat = false) {
+export function numbersOf(column) {
   if (column instanceof TraceArray) {
-    if (!(isFlat || column.shape.length === 1) || column.fields || /^complex|^[<|][US]/.test(column.dtype)) return null;
+    const isOne = !column.length || column.shape.slice(1).every((length) => length === 1);
+    if (!isOne || column.fields || /^complex|^[<|][US]/.test(column.dtype)) return null;
     const data = column.data;
     return typeof data[0] === "bigint" ? Float64Array.from(data, Number) : data;
   }
@@ -231,11 +235,11 @@ export function numbersOf(column, isFlat = false) {
 }
 
 /**
- * The sum of all numbers, as `total_reward` in Python, without the error that adds up when many are summed (Neumaier).
+ * The sum of the rewards if each is one number, as `total_reward` in Python, without the error that adds up when many are summed (Neumaier).
  * @param {any} rewards
  */
 function total(rewards) {
-  const numbers = numbersOf(rewards, true);
+  const numbers = numbersOf(rewards);
   if (!numbers) return null;
   let [sum, lost] = [0, 0];
   for (let t = 0; t < numbers.length; t++) {

@@ -3,6 +3,7 @@
  * lowest and highest of each few; values in the legend are always exact.
  */
 
+import { AXIS, range } from "./axis.js";
 import { make } from "./dom.js";
 import uPlot from "./uplot/uPlot.esm.js";
 
@@ -31,7 +32,6 @@ export const COLORS = 8;
 const INTEGERS = [1, 2, 5]
   .flatMap((step) => Array.from({ length: 15 }, (_, power) => step * 10 ** power))
   .sort((a, b) => a - b);
-const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
 
 const probe = make("span", { hidden: true });
 
@@ -51,16 +51,6 @@ function color(name) {
  * @param {number} i
  */
 const colorOf = (line, i) => line.color ?? `--line-${(i % COLORS) + 1}`;
-
-/**
- * Ticks as short as they can be and still be told apart.
- * @param {number[]} values
- */
-function ticks(values) {
-  const isLarge = values.some((value) => Math.abs(value) >= 1e5);
-  const texts = values.map((value) => (isLarge ? compact.format(value) : String(Number(value.toPrecision(6)))));
-  return new Set(texts).size === texts.length ? texts : values.map((value) => String(Number(value.toPrecision(12))));
-}
 
 /** One chart. `element` is where it is; it takes the width of that. */
 export class Chart {
@@ -116,7 +106,7 @@ export class Chart {
       this.#plot.setSeries(i + 1, { show: isShown });
     };
     const title = "show or hide";
-    const label = isNamed ? make("span", { class: "legend-label" }, line.label) : null;
+    const label = make("span", { class: isNamed ? "legend-label" : "unseen" }, line.label);
     const button = make("button", { type: "button", "aria-pressed": "true", title, onclick }, swatch, label, value);
     return make("li", {}, button);
   }
@@ -138,10 +128,13 @@ export class Chart {
       padding: [8, 16, 0, 0],
       pxAlign: 0, // lines that are no stairs
       legend: { show: false },
-      scales: { x: { time: false, range: (_, min, max) => (min === max ? [min - 1, max + 1] : [min, max]) } },
+      scales: {
+        x: { time: false, range: (_, min, max) => (min === max ? [min - 1, max + 1] : [min, max]) },
+        y: { range: (_, min, max) => range(min, max) },
+      },
       axes: [
         { ...axis, incrs: INTEGERS, size: 24, gap: 4, space: 70, values: (_, values) => values.map(String) },
-        { ...axis, size: 56, gap: 6, space: 28, values: (_, values) => ticks(values) },
+        { ...axis, ...AXIS },
       ],
       series: [
         {},
@@ -149,6 +142,7 @@ export class Chart {
           label: line.label,
           width: line.width ?? 1.5,
           stroke: () => color(colorOf(line, i)),
+          points: { filter: lone },
           paths: line.isDiscrete ? uPlot.paths.stepped?.({ align: 1 }) : undefined,
         })),
       ],
@@ -288,6 +282,22 @@ function extremes(values, from, to) {
   }
   if (low < 0) return [null, null];
   return low < high ? [values[low], values[high]] : [values[high], values[low]];
+}
+
+/**
+ * Which points are drawn where there are too many for all: those without a neighbour, of which no line would show.
+ * @param {uPlot} plot
+ * @param {number} series
+ * @param {boolean} isAll
+ */
+function lone(plot, series, isAll) {
+  if (isAll) return null;
+  const data = plot.data[series];
+  const [from, to] = plot.series[0].idxs ?? [0, -1];
+  const found = [];
+  for (let i = from; i <= to; i++)
+    if (data[i] != null && data[i - 1] == null && data[i + 1] == null) found.push(i);
+  return found;
 }
 
 /**

@@ -109,7 +109,8 @@ export class EpisodeView {
     const sections = sectionsOf(row, episode);
     const films = filmsOf(episode, sections);
     const charted = CHARTED.flatMap((wanted) => sections.filter(({ title }) => title === wanted));
-    const shape = JSON.stringify([row.key, sections.map(({ title, node }) => [title, leavesOf(node).map(shapeOf)])]);
+    const leaves = sections.map(({ title, node }) => [title, leavesOf(node).map(shapeOf)]);
+    const shape = JSON.stringify([row.key, leaves, films.map(({ name }) => name)]);
     const positions = Math.max(1, episode.observations.length);
     this.player.count = positions; // by it the charts have their extent
     const details = about(row, episode);
@@ -249,7 +250,7 @@ function sectionsOf({ trace: { env }, ended }, episode) {
     { title: "Action", node: treeOf("action", episode.actions, env.get("action_space")), note: acted },
     { title: "Reward", node: treeOf("reward", episode.rewards, null), note: () => "" },
   ];
-  if (infos) {
+  if (infos?.columns.length) {
     const nodes = infos.columns.map(({ key, rows, values }) =>
       treeOf(text(key), values, null, text(key), rows.numbers),
     );
@@ -272,9 +273,10 @@ function filmsOf(episode, sections) {
   const films = sections.slice(0, 2).flatMap(({ title, node }) =>
     leavesOf(node)
       .filter(({ picture }) => picture)
-      .map((leaf) => ({ name: leaf.path || title.toLowerCase(), leaf })),
+      .map((leaf) => ({ name: leaf.path || title.toLowerCase(), leaf, isFrames: false })),
   );
-  return frames ? [{ name: "frames", leaf: new Leaf("frames", frames, null) }, ...films] : films;
+  if (!frames || (Array.isArray(frames) && !frames.some(Boolean))) return films;
+  return [{ name: "frames", leaf: new Leaf("frames", frames, null), isFrames: true }, ...films];
 }
 
 /**

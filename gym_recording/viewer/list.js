@@ -72,7 +72,8 @@ export class List {
     this.heads = FIELDS.map((field) => this.#head(field));
     this.head = make("div", { role: "row", class: "list-head" }, ...this.heads);
     this.space = make("div", { class: "list-space", role: "presentation" });
-    this.body = make("div", { class: "list-body", role: "rowgroup" }, this.space);
+    this.body = make("div", { class: "list-body", role: "rowgroup", tabindex: "-1" }, this.space);
+    this.body.addEventListener("focus", () => this.element.focus()); // what scrolls takes the focus, and has no keys
     this.body.addEventListener("scroll", () => this.draw());
     this.body.addEventListener("pointerdown", ({ clientX, clientY }) => (this.#pressed = [clientX, clientY]));
     this.body.addEventListener("pointerup", (event) => this.#release(event));

@@ -16,7 +16,7 @@ import { initTheme, switchTheme } from "./theme.js";
 /** @typedef {import("./place.js").Place} Place */
 
 const WAIT = 1500; // ms between two looks; a look that took long is followed by a longer wait
-const REDRAW = 400; // ms between two drawings while episodes come in
+const REDRAW = 400; // ms between two drawings while episodes come in; after one that took long more, so that keys are heard
 
 /** @type {Catalogue | null} */
 let catalogue = null;
@@ -88,15 +88,17 @@ async function openPlace(place) {
   current = null;
   isAwaited = true;
   view.close();
-  let drawn = 0;
+  let [drawn, cost] = [0, 0];
   for (;;) {
     const start = performance.now();
     try {
       const isChanged = await opened.look(() => {
         if (opened !== catalogue) return;
-        if (opened.isRead || performance.now() - drawn > REDRAW) {
+        const now = performance.now();
+        if (opened.isRead || now - drawn > REDRAW + 4 * cost) {
           showRows();
           drawn = performance.now();
+          cost = drawn - now;
         }
         if (isAwaited && (opened.isRead || addressed())) showAddress();
       });
@@ -121,7 +123,7 @@ async function follow() {
   if (!current) return;
   const row = catalogue?.rows.find(({ key }) => key === current?.key);
   if (!row) return;
-  const isSame = row.version === current.version;
+  const isSame = row.version === current.version && !row.error === !current.error;
   current = row;
   if (!isSame) await showEpisode(row, view.player.isAtEnd ? Infinity : view.player.step);
   else setAddress(false);
@@ -210,7 +212,10 @@ async function go(row, step) {
   current = row;
   steps = step;
   if (isOther) setAddress(true);
-  await showEpisode(row, step);
+  const isLeft = !row && view.element.contains(document.activeElement);
+  const shown = showEpisode(row, step);
+  if (isLeft) list.element.focus(); // else what is hidden takes the focus with it
+  await shown;
 }
 
 /**

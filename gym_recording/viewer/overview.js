@@ -2,6 +2,7 @@
 
 import { Chart } from "./chart.js";
 import { make } from "./dom.js";
+import { digits, rounded } from "./value.js";
 
 /** @typedef {import("./catalogue.js").Row} Row */
 
@@ -60,7 +61,7 @@ export class Overview {
         where: (/** @type {number} */ index) => (this.#rows[index] ? `episode ${this.#rows[index].number}` : ""),
         value: (/** @type {number} */ line, /** @type {number} */ index) => {
           const value = this.#charts[i]?.lines[line].values[index];
-          return value === undefined ? "" : String(line ? Number(value.toPrecision(6)) : value);
+          return value === undefined ? "" : line ? digits(value, 6) : rounded(value);
         },
         onzoom: (/** @type {[number, number] | null} */ range) => this.#charts.forEach((chart) => chart.zoom(range)),
       };

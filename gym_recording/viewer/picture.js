@@ -45,6 +45,19 @@ export function layoutOf(dtype, shape, sample) {
 }
 
 /**
+ * How a frame lies, which is an image whatever its size: (height, width) or (height, width, channels).
+ * @param {number[]} shape
+ * @param {Uint8Array} sample
+ * @returns {Layout | null}
+ */
+export function frameLayout(shape, sample) {
+  const [height, width, channels = 1] = shape;
+  if (![1, 3, 4].includes(channels)) return layoutOf("uint8", shape, sample); // of an environment with its own ideas
+  const [y, x] = [width * channels, channels];
+  return { tiles: 1, height, width, channels, strides: [0, y, x, 1] };
+}
+
+/**
  * @param {[number, number, number, number]} lengths
  * @param {[number, number, number, number]} strides
  * @returns {Layout | null}

@@ -24,8 +24,10 @@ export function served(url) {
   /** @type {Map<string, number>} */
   let sizes = new Map();
   const versions = async () => {
-    const response = await fetch(url);
-    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    const response = await fetch(url).catch(() => {
+      throw new Error("the server does not answer");
+    });
+    if (!response.ok) throw new Error(`the server answered ${(await response.text()).trim()}`);
     const { directory, documents } = /** @type {Listing} */ (await response.json());
     place.name = String(directory);
     sizes = new Map(documents.map(([name, , size]) => [name, size]));

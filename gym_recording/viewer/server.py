@@ -121,11 +121,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refuse
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answers with a status and no more: what was asked for is not told again."""
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None, why: str = "") -> None:
+        """Answers with a status, and why: what was asked for, as in `message`, is not told again."""
         self.close_connection = True  # there may be a body that nobody reads
         allow = {"Allow": "GET, HEAD"} if code == HTTPStatus.METHOD_NOT_ALLOWED else {}
-        text = f"{int(code)} {HTTPStatus(code).phrase}\n".encode()
+        text = f"{int(code)} {HTTPStatus(code).phrase}{why and ': '}{why}\n".encode()
         self._start(HTTPStatus(code), "text/plain; charset=utf-8", len(text), {**allow, "Connection": "close"})
         if self.command != "HEAD":
             self.wfile.write(text)
@@ -150,14 +150,19 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_listing(self) -> None:
         """The documents: the version of each, which is another one when the file is another one, and its size."""
         found = []
-        for name in files.listing(self.server.directory):
-            parts = parse_name(name)
-            if parts is None or parts.kind == "blob":
-                continue
-            with suppress(FileNotFoundError):
-                status = os.lstat(os.path.join(self.server.directory, name))
-                version = f"{status.st_ino:x}.{status.st_size:x}.{status.st_mtime_ns:x}"
-                found.append([name, version, status.st_size])
+        try:
+            for name in files.listing(self.server.directory):
+                parts = parse_name(name)
+                if parts is None or parts.kind == "blob":
+                    continue
+                with suppress(FileNotFoundError):
+                    status = os.lstat(os.path.join(self.server.directory, name))
+                    version = f"{status.st_ino:x}.{status.st_size:x}.{status.st_mtime_ns:x}"
+                    found.append([name, version, status.st_size])
+        except OSError as error:
+            return self.send_error(
+                HTTPStatus.INTERNAL_SERVER_ERROR, why=f"the directory cannot be read: {error.strerror}"
+            )
         listing = {"directory": os.path.basename(self.server.directory), "documents": found}
         self._send_bytes(json.dumps(listing).encode(), "application/json")
 

@@ -5,7 +5,7 @@
 
 import { Chart, COLORS } from "./chart.js";
 import { make } from "./dom.js";
-import { element, text } from "./value.js";
+import { digits, element } from "./value.js";
 
 /** @typedef {import("./leaf.js").Leaf} Leaf */
 /** @typedef {import("./chart.js").Hooks} Hooks */
@@ -99,7 +99,7 @@ export class Slot {
       // Of the sum there is no other than the float; all else is shown as it was recorded.
       value: async (line, index) =>
         this.isSum
-          ? text(Number((this.#chart?.lines[line].values[index] ?? NaN).toPrecision(12)))
+          ? digits(this.#chart?.lines[line].values[index] ?? NaN, 12)
           : element(await this.leaf.at(stepOf(index)), this.#components[line]),
     });
     this.element.prepend(this.#chart.element);

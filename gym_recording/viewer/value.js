@@ -5,6 +5,7 @@ import { TraceArray } from "../readers/gym_recording.js";
 const SHOWN = 24; // elements of an array
 const DEEP = 6; // levels of JSON
 const LONG = 4000; // characters
+const LARGE = 1e15; // beyond, a float has few digits behind the point, and soon none
 
 /**
  * A number of a list of episodes: as much of it as people compare, and no digit before the point that is not so.
@@ -12,9 +13,19 @@ const LONG = 4000; // characters
  */
 export function rounded(number) {
   if (number === null) return "–";
-  if (Number.isInteger(number) && Math.abs(number) < 1e15) return String(number);
+  if (Number.isInteger(number) && Math.abs(number) < LARGE) return String(number);
+  return Math.abs(number) >= 1e6 && Math.abs(number) < LARGE ? number.toFixed(0) : digits(number, 6);
+}
+
+/**
+ * A number of so many digits. Zeros do not stand in for those that are left out.
+ * @param {number} number
+ * @param {number} count
+ */
+export function digits(number, count) {
   if (!Number.isFinite(number)) return text(number);
-  return Math.abs(number) >= 1e6 && Math.abs(number) < 1e15 ? number.toFixed(0) : String(Number(number.toPrecision(6)));
+  const short = Number(number.toPrecision(count));
+  return Math.abs(short) < LARGE ? String(short) : short.toExponential();
 }
 
 /**
@@ -106,7 +117,7 @@ function number(value, isFloat32 = false) {
   if (Number.isNaN(value)) return "nan";
   if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
   if (Object.is(value, -0)) return "-0";
-  for (let digits = 1; isFloat32 && digits < 9; digits++) {
+  for (let digits = 1; isFloat32 && digits <= 9; digits++) {
     const short = Number(value.toPrecision(digits));
     if (Math.fround(short) === value) return String(short);
   }

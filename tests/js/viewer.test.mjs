@@ -4,11 +4,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { open } from "../../gym_recording/readers/gym_recording.js";
+import { range, texts, ticks } from "../../gym_recording/viewer/axis.js";
 import { Catalogue } from "../../gym_recording/viewer/catalogue.js";
 import { parseFilter } from "../../gym_recording/viewer/filter.js";
 import { leavesOf, treeOf } from "../../gym_recording/viewer/leaf.js";
 import { layoutOf } from "../../gym_recording/viewer/picture.js";
-import { element, kind, rounded, text } from "../../gym_recording/viewer/value.js";
+import { digits, element, kind, rounded, text } from "../../gym_recording/viewer/value.js";
 import { about, Blob, Counting, NAME, plain, recording, TRACE } from "./recording.mjs";
 
 const ROW = {
@@ -132,6 +133,7 @@ test("values are written with the digits that tell them from all others of their
   assert.equal(text((await column("float32", [2], Float32Array.of(0.1, 1 / 3))).at(0)), "0.1");
   assert.equal(text((await column("float32", [2], Float32Array.of(0.1, 1 / 3))).at(1)), "0.33333334");
   assert.equal(text((await column("float64", [2], Float64Array.of(0.1 + 0.2, NaN))).at(0)), "0.30000000000000004");
+  assert.equal(text((await column("float32", [2], Float32Array.of(-0.111341625, 16777217))).at(0)), "-0.111341625");
   assert.equal(text(await column("float64", [2], Float64Array.of(-Infinity, NaN))), "[-inf, nan]");
   assert.equal(text(await column("float64", [2], Float64Array.of(-0, 0))), "[-0, 0]");
   assert.equal(text(await column("int64", [2], BigInt64Array.of(2n ** 62n + 1n, -1n))), `[${2n ** 62n + 1n}, -1]`);
@@ -278,4 +280,98 @@ test("the sum of rewards has no error that adds up", async () => {
   const catalogue = new Catalogue(place(recording(blob, [{ ...plain(blob), observations, actions, rewards }])));
   await catalogue.look(() => {});
   assert.equal(catalogue.rows[0].return, 100);
+});
+
+test("a number is rounded to digits that are so: zeros do not stand in for others", () => {
+  assert.deepEqual(
+    [rounded(2 ** 55), rounded(-1e300), digits(2 ** 55, 12), digits(0.1 + 0.2, 12), digits(NaN, 6), digits(1e15, 6)],
+    ["3.60288e+16", "-1e+300", "3.6028797019e+16", "0.3", "nan", "1e+15"],
+  );
+});
+
+for (const [low, high] of [
+  [1, 18],
+  [0, 0],
+  [null, null],
+  [-3, 2],
+  [5e-324, 5e-324],
+  [2e-323, 9e-323],
+  [1e-7, 1.000003e-7],
+  [1, 1 + 2 ** -52],
+  [1e16, 1e16 + 2],
+  [-(2 ** 63), 2 ** 63],
+  [1e300, 1e300],
+  [-Number.MAX_VALUE, Number.MAX_VALUE],
+]) {
+  test(`the axis of numbers from ${low} to ${high} has a range and few ticks`, () => {
+    const [min, max] = range(low, high);
+    assert.ok(Number.isFinite(max - min) && max > min);
+    if (Math.abs(high) < 1e308) assert.ok(min <= low && high <= max);
+    const found = ticks(min, max, 100);
+    assert.ok(found.length <= 8 && found.every((tick) => min <= tick && tick <= max));
+    assert.equal(texts(found).length, found.length);
+  });
+}
+
+test("ticks are told apart by texts that are short", () => {
+  assert.deepEqual(texts(ticks(...range(0, 18), 100)), ["0", "5", "10", "15"]);
+  assert.deepEqual(texts([0, 2e5, 4e5]), ["0", "200K", "400K"]);
+  assert.deepEqual(texts([1e18, 2e18]), ["1e+18", "2e+18"]);
+  assert.deepEqual(texts([1, 1.00000002]), ["1", "1.00000002"]);
+});
+
+test("only rewards that are one number a step have a sum, as in Python", async () => {
+  const blob = new Blob();
+  const base = plain(blob);
+  const column = (shape) => blob.add("float64", shape, new Float64Array(shape.reduce((a, b) => a * b)).fill(0.5));
+  const three = {
+    ...base,
+    observations: blob.add("uint8", [4], new Uint8Array(4)),
+    actions: blob.add("uint8", [3], new Uint8Array(3)),
+  };
+  const rewards = [column([3]), column([3, 1]), column([3, 2]), [1, 2.5, true], [1, null, 2], ["1", 1, 1]];
+  const catalogue = new Catalogue(
+    place(
+      recording(
+        blob,
+        rewards.map((item) => ({ ...three, rewards: item })),
+      ),
+    ),
+  );
+  await catalogue.look(() => {});
+  assert.deepEqual(
+    catalogue.rows.map((row) => row.return),
+    [1.5, 1.5, null, 4.5, null, null],
+  );
+});
+
+test("a blob that comes after its header is found, and until then nothing is said to be new", async () => {
+  const blob = new Blob();
+  const here = place(recording(blob, [plain(blob)]));
+  const name = `${NAME}.bin`;
+  const bytes = here.source.files.get(name);
+  here.source.files.delete(name);
+  const catalogue = new Catalogue(here);
+  assert.equal(await catalogue.look(() => {}), true);
+  assert.equal(catalogue.rows[0].ended, "error");
+  assert.equal(await catalogue.look(() => {}), false);
+  here.source.files.set(name, bytes);
+  assert.equal(await catalogue.look(() => {}), true);
+  assert.deepEqual([catalogue.rows[0].return, catalogue.problems.length], [0.5, 0]);
+  here.source.count = 0;
+  assert.equal(await catalogue.look(() => {}), false);
+  assert.equal(here.source.count, 0);
+});
+
+test("headers that are missing are not asked for again and again", async () => {
+  const blob = new Blob();
+  const files = recording(blob, [plain(blob)], { batches: [{ first: 0, len: 1, fn: `${NAME}.json` }] });
+  files.delete(`${NAME}.json`);
+  const here = place(files);
+  const catalogue = new Catalogue(here);
+  await catalogue.look(() => {});
+  assert.equal(catalogue.problems.length, 1);
+  here.source.count = 0;
+  assert.equal(await catalogue.look(() => {}), false);
+  assert.equal(here.source.count, 0);
 });
