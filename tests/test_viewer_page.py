@@ -334,6 +334,20 @@ def test_a_video_plays_to_its_end(page, serve, mixed):
     step_is(page, 3)
 
 
+def test_who_plays_and_pauses_fast_plays_once(page, serve, cartpole):
+    longest = max(TraceRecordingReader(cartpole), key=len)
+    page.goto(f"{serve(cartpole)}#episode={longest.seed}")
+    opened(page, longest.seed)
+    page.get_by_label("speed").select_option("2")
+    button = page.get_by_role("button", name="play", exact=True)
+    button.evaluate("button => { for (let i = 0; i < 31; i++) button.click(); }")  # all before the next frame
+    before = page.evaluate("performance.now()")
+    page.wait_for_timeout(1000)
+    step = int(page.locator(".player-where").inner_text().partition(" ")[0])
+    passed = page.evaluate("performance.now()") - before
+    assert 0 < step <= 2 * passed / 1000 + 2
+
+
 def test_dicts_and_infos_are_trees(page, serve, mixed):
     page.goto(f"{serve(mixed)}#episode=2&step=3")
     expect(value(page, "speed")).to_have_text("1.5")
@@ -587,6 +601,29 @@ def test_one_file_opens_a_chosen_folder_without_a_server(page, tmp_path, mixed):
     expect(value(page, "task")).to_have_text("<b>step</b> 1")
     assert {url.partition(":")[0] for url in requests} <= {"file", "data", "blob"}
     assert [url for url in requests if url.startswith("file:")] == [file.as_uri()]
+
+
+def test_a_chosen_file_that_has_changed_or_is_gone_is_told(page, tmp_path):
+    directory = tmp_path / "recording"
+    with TraceRecording(directory, durability="none", buffer_batch_size=1) as recording:
+        for _ in range(2):
+            recording.add_reset(0.0)
+            recording.add_step(0, 1.0, 2.0)
+    file = tmp_path / "viewer.html"
+    file.write_text(whole_page(), encoding="utf-8")
+    page.goto(file.as_uri())
+    page.locator("input[type=file]").set_input_files(directory)
+    expect(rows(page)).to_have_count(2)
+    first, second = sorted(directory.glob("*.bin"))
+    with open(first, "ab") as blob:
+        blob.write(b"more")
+    second.unlink()
+    rows(page).first.click()
+    expect(page.locator(".episode-view .problem")).to_contain_text(f"has changed since it was openedfile{first.name}")
+    page.keyboard.press("n")
+    expect(page.locator(".episode-view .problem")).to_contain_text(
+        f"the blob is missing, and its episodes with itfile{second.name}"
+    )
 
 
 def test_a_folder_without_a_recording_says_so(page, tmp_path):

@@ -2395,8 +2395,19 @@ function fromFiles(names, find) {
     names,
     size: async (name) => (await find(name))?.size ?? null,
     bytes: async (name, start, end) => {
-      const file = await find(name);
-      return file && new Uint8Array(await file.slice(start, end).arrayBuffer());
+      for (let isFirst = true; ; isFirst = false) {
+        const file = await find(name);
+        try {
+          return file && new Uint8Array(await file.slice(start, end).arrayBuffer());
+        } catch (error) {
+          const found = /** @type {any} */ (error).name;
+          if (found === "NotFoundError") return null;
+          if (found !== "NotReadableError") throw error;
+          if (isFirst) continue; // one that grows is another file the next time
+          const expected = "the file as it was: open the folder again";
+          throw new TraceError("cannot be read, or has changed since it was opened", { file: name, expected, found });
+        }
+      }
     },
   };
 }

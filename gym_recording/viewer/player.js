@@ -13,6 +13,7 @@ export class Player {
   step = 0;
   count = 1;
   isPlaying = false;
+  #turn = 0;
 
   /** @param {(step: number) => Promise<void>} onstep shows a step */
   constructor(onstep) {
@@ -86,17 +87,19 @@ export class Player {
     if (this.isAtEnd) await this.go(0);
     this.isPlaying = true;
     this.#show();
+    const turn = ++this.#turn; // or two would play, where it was paused for less than a frame
     let last = performance.now();
     let passed = 0; // steps, of which whole ones are shown
-    while (this.isPlaying) {
+    for (;;) {
       await frame();
+      if (!this.isPlaying || turn !== this.#turn) return;
       const now = performance.now();
       passed += Math.min(LONGEST, (now - last) / 1000) * Number(this.rates.value);
       last = now;
       const whole = Math.floor(passed);
       if (whole) await this.go(this.step + whole);
       passed -= whole;
-      if (this.isAtEnd) this.pause();
+      if (this.isAtEnd && turn === this.#turn) return this.pause();
     }
   }
 }

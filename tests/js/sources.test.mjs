@@ -193,3 +193,14 @@ test("a directory is read, no link is followed, and nothing but a recording is o
 test("a directory that does not exist has no episodes", async () => {
   assert.equal((await open(nodeSource(join(tmpdir(), "no such recording")))).length, 0);
 });
+
+test("a file that has changed since it was chosen is told by name; one that is gone is missing", async () => {
+  const failing = (file, name) => ({
+    name: file,
+    slice: () => ({ arrayBuffer: () => Promise.reject(new DOMException("", name)) }),
+  });
+  const source = fileSource([failing("a", "NotReadableError"), failing("b", "NotFoundError"), failing("c", "Other")]);
+  await assert.rejects(source.bytes("a", 0, 1), complaint({ file: "a", found: "NotReadableError" }));
+  assert.equal(await source.bytes("b", 0, 1), null);
+  await assert.rejects(source.bytes("c", 0, 1), { name: "Other" });
+});
