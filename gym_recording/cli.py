@@ -343,7 +343,7 @@ def _select(args: argparse.Namespace) -> int:
     _need(args.source)
     names = ("min_length", "max_length", "min_return", "max_return", "ended_by", "env", "trace")
     asked = {name: getattr(args, name) for name in names}
-    with TraceRecordingReader(args.source) as reader:
+    with TraceRecordingReader(args.source, verify=True) as reader:
         view = reader.select(args.episodes, metadata=dict(args.metadata) if args.metadata else None, **asked)
         copied = copy_episodes(view, args.destination)
         total = len(reader)
