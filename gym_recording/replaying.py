@@ -120,7 +120,7 @@ def _chains(reader: TraceRecordingReader, numbers: range) -> Iterator[Sequence[i
     lanes: dict[Any, list[int]] = {}
     for number in numbers:
         lanes.setdefault(reader[number].lane, []).append(number)
-    yield from (lanes[lane] for lane in sorted(lanes))
+    yield from (lanes[lane] for lane in sorted(lanes, key=lambda lane: -1 if lane is None else lane))
 
 
 @contextmanager

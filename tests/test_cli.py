@@ -149,6 +149,8 @@ sys.exit(main(["record", "Endless-v0", "here", "--episodes", "1", "--library", "
         (["select", "here", "there", "--episodes", "1:2:3:4"], "--episodes: 1:2:3:4 is no slice"),
         (["select", "here", "there", "--episodes", "::0"], "--episodes: ::0 is no slice"),
         (["select", "here", "there", "--metadata", "name"], "--metadata: name is not KEY=VALUE"),
+        (["select", "here", "there", "--ended-by", "foo"], "--ended-by: invalid choice: 'foo'"),
+        (["view", "here", "--port", "70000"], "--port: 70000 is more than 65535"),
         (["replay"], "required: DIRECTORY"),
     ],
 )
@@ -244,7 +246,7 @@ def test_an_environment_that_takes_no_seed_is_an_error_if_one_is_given(register,
     env_id = register(class_of(library.__name__, NoSeed))
     options = ["--episodes", "1", "--seed", "1", "--library", library.__name__]
     assert record(tmp_path, *options, env_id=env_id) == 1
-    assert capsys.readouterr().err.splitlines()[-1] == "gym-recording: --seed: the environment takes no seed"
+    assert capsys.readouterr().err.splitlines()[-1] == "gym-recording: seed: the environment takes no seed"
 
 
 def test_an_unknown_environment_is_one_line(library, tmp_path, capsys):
@@ -761,6 +763,7 @@ def test_merge_says_what_it_has_renamed(tmp_path, capsys):
 SELECTED = {  # of episodes of 0 to 4 steps, each step with a reward of 1.5
     "--episodes 1:3": [1, 2],
     "--episodes 3": [3],
+    "--episodes 700": [],
     "--episodes=-2:": [3, 4],
     "--episodes=-1": [4],
     "--episodes ::2": [0, 2, 4],
@@ -781,16 +784,21 @@ SELECTED = {  # of episodes of 0 to 4 steps, each step with a reward of 1.5
 def test_select_copies_what_fits_all_that_is_asked(options, tmp_path, capsys):
     about = {"env": {"id": "Some-v0"}, "metadata": {"run": 3, "name": "best"}}
     source, copy = numbered(tmp_path / "a", 5, **about), str(tmp_path / "b")
-    assert main(["select", source, copy, *options.split()]) == 0
+    assert main(["select", source, copy, *options.split()]) == (0 if SELECTED[options] else 1)
     assert [len(episode) for episode in TraceRecordingReader(copy)] == SELECTED[options]
-    assert capsys.readouterr().out == f"selected {len(SELECTED[options])} of 5 episodes into {copy}\n"
+    said = capsys.readouterr()
+    if SELECTED[options]:
+        assert said.out == f"selected {len(SELECTED[options])} of 5 episodes into {copy}\n"
+    else:
+        assert said.err == "gym-recording: none of 5 episodes fits and has ended; nothing was written\n"
 
 
 def test_select_takes_text_that_is_no_json_however_it_nests(tmp_path, capsys):
     numbered(tmp_path / "a", 1, metadata={"x": "[1"})
-    assert main(["select", str(tmp_path / "a"), str(tmp_path / "b"), "--metadata", "x=" + "[" * 100_000]) == 0
+    assert main(["select", str(tmp_path / "a"), str(tmp_path / "b"), "--metadata", "x=" + "[" * 100_000]) == 1
     assert main(["select", str(tmp_path / "a"), str(tmp_path / "b"), "--metadata", "x=[1"]) == 0
-    assert [line[:10] for line in capsys.readouterr().out.splitlines()] == ["selected 0", "selected 1"]
+    said = capsys.readouterr()
+    assert (said.out[:10], said.err[:30]) == ("selected 1", "gym-recording: none of 1 episo")
 
 
 def test_select_says_what_it_leaves_out_and_where_it_does_not_write(tmp_path, capsys):
@@ -799,10 +807,10 @@ def test_select_says_what_it_leaves_out_and_where_it_does_not_write(tmp_path, ca
         recording.add_step(0, 0, 0.0)
         recording.save_complete()
         copy = str(tmp_path / "b")
-        assert main(["select", str(tmp_path / "a"), copy]) == 0
-        left, selected = capsys.readouterr().out.splitlines()
-    assert left == "left out: episode 0, which has not ended; if its recorder died, repair it first"
-    assert selected == f"selected 0 of 1 episode into {copy}"
+        assert main(["select", str(tmp_path / "a"), copy]) == 1
+    said = capsys.readouterr()
+    assert said.out == "left out: episode 0, which has not ended; if its recorder died, repair it first\n"
+    assert said.err == "gym-recording: none of 1 episode fits and has ended; nothing was written\n"
     assert main(["select", numbered(tmp_path / "c", 1), copy]) == 0
     assert main(["select", str(tmp_path / "c"), copy]) == 1
     assert "something is recorded here" in capsys.readouterr().err

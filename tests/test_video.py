@@ -280,3 +280,17 @@ def test_without_the_package_there_is_an_error_that_gives_the_install_line(recor
         1,
         f"gym-recording: writing videos needs the package imageio-ffmpeg: {install}\n",
     )
+
+
+def test_pictures_that_fit_in_no_memory_together_are_refused(tmp_path, capsys):
+    """Two of 4 MB in a frame of 48 TB."""
+    with TraceRecording(tmp_path, frames=True, durability="none") as recording:
+        recording.add_reset(0, frame=np.zeros((1, 1 << 22, 3), "uint8"))
+        recording.add_step(0, 0, 0.0, frame=np.zeros((1 << 22, 1, 3), "uint8"))
+    pytest.importorskip("imageio_ffmpeg")
+    assert main(["video", str(tmp_path), str(tmp_path / "out.mp4")]) == 1
+    expected = (
+        "gym-recording: frames: the pictures differ too much (expected 67108864 bytes, found 4194304 x 4194304)\n"
+    )
+    assert capsys.readouterr().err == expected
+    assert not (tmp_path / "out.mp4").exists()
