@@ -17,10 +17,10 @@ from typing import Any
 from . import files, process
 from .columns import optimize_list_of_ndarrays, size_of
 from .errors import ClosedError
-from .format import EPISODE_ARRAYS, json_copy
+from .format import EPISODE_ARRAYS
 from .lane import FIRST_WATCH, Lane, LiveRows
 from .memory import MemoryDirectory, Place
-from .options import at_least_one, at_least_zero, one_of
+from .options import at_least_one, at_least_zero, json_copy, one_of
 from .rows import BLOCK_BYTES, LARGE_ROW
 from .trace import Batch, TraceWriter, utc_now
 
