@@ -67,7 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TraceError as error:
         return _fail(str(error))
     except (MemoryError, RecursionError) as error:  # of files that ask for more than there is
-        return _fail(f"{'too deep' if isinstance(error, RecursionError) else 'out of memory'}: {error or args.command}")
+        what = "out of memory" if isinstance(error, MemoryError) else "nested too deeply"
+        return _fail(f"{args.command}: {what}")
     except OSError as error:
         return _fail(f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else str(error))
 

@@ -19,6 +19,7 @@ from environments import LIBRARIES, OldWalk, Walk, class_of
 import gym_recording
 from gym_recording import TraceRecording, TraceRecordingReader, TraceRecordingWrapper
 from gym_recording.cli import main
+from gym_recording.format import write_manifest
 
 needs_library = pytest.mark.skipif(not (find_spec("gym") or find_spec("gymnasium")), reason="no environments")
 
@@ -103,6 +104,7 @@ def test_ctrl_c_ends_a_run_and_keeps_what_was_recorded(library_name, tmp_path):
 import os, signal, sys
 import {library_name} as library
 from gym_recording.cli import main
+from gym_recording.format import write_manifest
 
 class Endless(library.Env):
     observation_space = action_space = library.spaces.Discrete(2)
@@ -815,3 +817,18 @@ def test_select_says_what_it_leaves_out_and_where_it_does_not_write(tmp_path, ca
     assert main(["select", str(tmp_path / "c"), copy]) == 1
     assert "something is recorded here" in capsys.readouterr().err
     assert main(["select", str(tmp_path / "missing"), copy]) == 1
+
+
+def test_what_takes_more_memory_than_there_is_is_one_line(tmp_path):
+    """A manifest of 200 bytes that lists 10^9 episodes."""
+    pytest.importorskip("resource")  # POSIX
+    name = "openaigym.trace.0.1-0123456789ab"
+    batch = {"first": 0, "len": 10**9, "fn": f"{name}.ep000000000.json"}
+    (tmp_path / f"{name}.manifest.json").write_bytes(write_manifest([batch], {"closed": True}))
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))"
+    code = f"{limit}; import sys; from gym_recording.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "select", str(tmp_path), str(tmp_path / "b"), "--episodes", "0:"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, timeout=60, encoding="utf-8")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("gym-recording: ")
