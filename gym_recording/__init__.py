@@ -15,12 +15,13 @@ __version__ = "1.0.0.dev0"
 
 if TYPE_CHECKING:
     from .columns import optimize_list_of_ndarrays
-    from .copying import copy_episodes
+    from .copying import Copied, copy_episodes
+    from .difference import Difference
     from .episode import DictColumns, Episode, TupleColumns
     from .errors import ClosedError, MissingEpisodesError, MissingPackageError, TraceError
     from .index import Trace
     from .memory import MemoryDirectory
-    from .merging import merge
+    from .merging import Merged, merge
     from .playback import TraceRecordingReader, scan_recorded_traces
     from .playback_env import PlaybackEnv
     from .position import PlaybackAgent
@@ -39,10 +40,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ClosedError": "errors",
+    "Copied": "copying",
     "DictColumns": "episode",
+    "Difference": "difference",
     "Episode": "episode",
     "EpisodeReplay": "replaying",
     "MemoryDirectory": "memory",
+    "Merged": "merging",
     "MissingEpisodesError": "errors",
     "MissingPackageError": "errors",
     "PlaybackAgent": "position",
@@ -72,10 +76,13 @@ _MODULES = ("playback", "recording", "test_recording", "wrappers")
 
 __all__ = [
     "ClosedError",
+    "Copied",
     "DictColumns",
+    "Difference",
     "Episode",
     "EpisodeReplay",
     "MemoryDirectory",
+    "Merged",
     "MissingEpisodesError",
     "MissingPackageError",
     "PlaybackAgent",

@@ -272,8 +272,9 @@ class _Batch:
         flags, times = (episode.terminated, episode.truncated), episode.timestamps
         reasons = ["terminated"] if flags[0] else ["truncated"] if flags[1] else ["reset", "close", "crash"]
         kind = None if times is None else (str(getattr(times, "dtype", type(times))), getattr(times, "shape", None))
+        is_open = self.running or not (self.streamed or any(flags))  # it runs; or its source did not say what ended it
         rules = [
-            (ended_by in reasons or (self.running and ended_by is None), "ended_by", f"one of {reasons}", ended_by),
+            (ended_by in reasons or (is_open and ended_by is None), "ended_by", f"one of {reasons}", ended_by),
             (steps or flags == (None, None), "terminated", "no flags without steps", flags),
             (started is None or _is_utc(started), "started", _TIME, repr(started)),
             (kind in (None, ("float64", (steps,))), "timestamps", f"float64, ({steps},)", kind),

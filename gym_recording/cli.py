@@ -15,6 +15,7 @@ import sys
 import threading
 import webbrowser
 from collections import Counter
+from contextlib import suppress
 from typing import Any, Callable, Sequence
 
 import numpy as np
@@ -30,6 +31,7 @@ from .playback import TraceRecordingReader
 from .plot import plot
 from .repair import repair_recording
 from .replaying import replays
+from .selection import REASONS
 from .spaces import LIBRARIES
 from .video import recorded_fps, write_video
 from .viewer import RecordingServer, whole_page
@@ -64,6 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except TraceError as error:
         return _fail(str(error))
+    except (MemoryError, RecursionError) as error:  # of files that ask for more than there is
+        what = "out of memory" if isinstance(error, MemoryError) else "nested too deeply"
+        return _fail(f"{args.command}: {what}")
     except OSError as error:
         return _fail(f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else str(error))
 
@@ -91,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     view = add("view", _view, "show a recording in the browser")
     view.add_argument("directory", metavar="DIRECTORY", nargs="?")
     view.add_argument(
-        "--port", metavar="N", type=_at_least(0), default=0, help="of 127.0.0.1; default: any that is free"
+        "--port", metavar="N", type=_at_least(0, 65535), default=0, help="of 127.0.0.1; default: any that is free"
     )
     view.add_argument("--no-browser", action="store_true", help="only print the URL")
     view.add_argument("--page", metavar="FILE", help="write the page as one HTML file, which opens folders by itself")
@@ -123,11 +128,11 @@ def _parser() -> argparse.ArgumentParser:
     select = add("select", _select, "copy the episodes that fit all that is asked to a new recording")
     select.add_argument("source", metavar="SRC")
     select.add_argument("destination", metavar="DST", help="where nothing is recorded yet")
-    select.add_argument("--episodes", metavar="A:B", type=_slice, help="as a slice of Python: 3:10, :5, ::2, 7, =-3:")
+    select.add_argument("--episodes", metavar="A:B", type=_slice, help="a slice: 3:10, :5, ::2, 7; --episodes=-3:")
     for what, kind in (("length", int), ("return", float)):
         select.add_argument(f"--min-{what}", metavar="N", type=kind, help=f"the least {what}")
         select.add_argument(f"--max-{what}", metavar="N", type=kind, help=f"the greatest {what}")
-    select.add_argument("--ended-by", metavar="REASON", action="append", help="terminated, reset, ...; may be repeated")
+    select.add_argument("--ended-by", choices=REASONS, action="append", help="may be repeated")
     select.add_argument("--env", metavar="ID", help="of the environment")
     select.add_argument("--trace", metavar="NAME", help="of the trace")
     select.add_argument(
@@ -156,10 +161,12 @@ def _pair(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def _at_least(least: int) -> Callable[[str], int]:
+def _at_least(least: int, most: float = float("inf")) -> Callable[[str], int]:
     def number(text: str) -> int:
         if int(text) < least:
             raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+        if int(text) > most:
+            raise argparse.ArgumentTypeError(f"{text} is more than {most}")
         return int(text)
 
     return number
@@ -230,7 +237,8 @@ def _progress(episodes: int) -> Any:
 
 
 def _info(args: argparse.Namespace) -> int:
-    names = [name for name in os.listdir(args.directory) if parse_name(name) is not None]
+    _need(args.directory)
+    names = [name for name in files.listing(args.directory) if parse_name(name) is not None]
     with TraceRecordingReader(args.directory, on_error="skip") as reader, np.errstate(all="ignore"):
         info = summary(reader)
         info.update(
@@ -267,7 +275,8 @@ def _view(args: argparse.Namespace) -> int:
         sys.stdout.flush()
         if not args.no_browser:  # in a thread: one for the terminal does not return before it is closed
             threading.Thread(target=webbrowser.open, args=(server.launch_url,), daemon=True).start()
-        server.serve_forever()
+        with suppress(KeyboardInterrupt):  # which is how it is meant to end
+            server.serve_forever()
     return 0
 
 
@@ -343,11 +352,13 @@ def _select(args: argparse.Namespace) -> int:
     _need(args.source)
     names = ("min_length", "max_length", "min_return", "max_return", "ended_by", "env", "trace")
     asked = {name: getattr(args, name) for name in names}
-    with TraceRecordingReader(args.source) as reader:
+    with TraceRecordingReader(args.source, verify=True) as reader:
         view = reader.select(args.episodes, metadata=dict(args.metadata) if args.metadata else None, **asked)
         copied = copy_episodes(view, args.destination)
         total = len(reader)
     for number in copied.running:
         _say(f"left out: episode {number}, which has not ended; if its recorder died, repair it first")
+    if not copied.episodes:
+        return _fail(f"none of {counted(total, 'episode')} fits and has ended; nothing was written")
     _say(f"selected {copied.episodes} of {counted(total, 'episode')} into {args.destination}")
     return 0

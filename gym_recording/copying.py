@@ -16,7 +16,7 @@ from . import files
 from .columns import Column, size_of
 from .episode import DictColumns, Episode, TupleColumns
 from .errors import TraceError
-from .format import EPISODE_ARRAYS, EPISODE_MEMBERS, is_current, parse_name
+from .format import EPISODE_ARRAYS, EPISODE_MEMBERS, parse_name
 from .index import Trace
 from .memory import MemoryDirectory, Place
 from .playback import TraceRecordingReader
@@ -41,8 +41,7 @@ def copy_episodes(source: Place | TraceRecordingReader, destination: Place) -> C
     """Writes the episodes of a recording, or of a view of one (`TraceRecordingReader.select`), as a new recording.
 
     They equal those of the source bit for bit, whichever version that is of, with all that is known of them and of
-    their traces. Only the order is that of the copy, and files of 2017 do not say what ended an episode: that is
-    "reset" then, and "close" for the last of a trace. Episodes that have not ended are left out.
+    their traces. Only the order is that of the copy. Checksums are compared. Episodes that have not ended are left out.
 
     Args:
         source: a directory or a reader.
@@ -54,6 +53,9 @@ def copy_episodes(source: Place | TraceRecordingReader, destination: Place) -> C
         OSError: a file could not be written. What is there until then is no copy of all, and not closed.
     """
     reader = source if isinstance(source, TraceRecordingReader) else TraceRecordingReader(source)
+    reader = reader._apart()
+    # The copy gets checksums of its own, so nothing is copied whose own were not compared.
+    reader._source.verify, reader._source._outlines = True, {}
     place = destination if isinstance(destination, MemoryDirectory) else os.fsdecode(destination)
     there = [name for name in files.listing(place) if parse_name(name)]
     if there:
@@ -68,13 +70,11 @@ def copy_episodes(source: Place | TraceRecordingReader, destination: Place) -> C
         try:
             size = 0
             for number in chosen:
-                episode, ended_by = reader[number], None
-                if episode.ended_by is None:
-                    if is_current(trace.name):
-                        running.append(int(reader.numbers[number]))
-                        continue
-                    ended_by = "close" if reader.numbers[number] == trace.numbers[-1] else "reset"
-                recording.episodes.append(as_recorded(episode, ended_by))
+                episode = reader[number]
+                if episode.ended_by is None and _runs(reader, trace, number):
+                    running.append(int(reader.numbers[number]))
+                    continue
+                recording.episodes.append(as_recorded(episode))
                 recording.episode_id += 1
                 count += 1
                 size += sum(map(size_of, recording.episodes[-1].values()))
@@ -97,14 +97,21 @@ def _by_trace(reader: TraceRecordingReader) -> Iterator[tuple[Trace, range]]:
             yield trace, chosen
 
 
-def as_recorded(episode: Episode, ended_by: str | None = None) -> dict[str, Any]:
-    """An episode as a recorder hands it over; `ended_by` where it does not say it."""
+def _runs(reader: TraceRecordingReader, trace: Trace, number: int) -> bool:
+    """Whether an episode without `ended_by` runs, or did when its writer died; else nobody knows what ended it."""
+    if trace.closed or trace.repaired:
+        return False
+    batch, _ = reader._source.index.locate(int(reader.numbers[number]))
+    return reader.read_header(batch).runs
+
+
+def as_recorded(episode: Episode) -> dict[str, Any]:
+    """An episode as a recorder hands it over."""
     recorded = {key: _column(getattr(episode, key), (key,)) for key in EPISODE_ARRAYS}
     for key in EPISODE_MEMBERS:
         value = getattr(episode, key)
         if not (value is None or (key == "headless" and not value)):
             recorded[key] = list(value) if key == "gaps" else value
-    recorded.setdefault("ended_by", ended_by)
     if not recorded["gaps"]:
         del recorded["gaps"]
     if episode.options is not None:

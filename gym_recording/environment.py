@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Callable, Iterator
 
 from .errors import TraceError
-from .format import json_copy
+from .options import json_copy
 from .rebuild import installed_library
 from .spaces import LIBRARIES, write_space, write_spec
 

@@ -99,7 +99,7 @@ class Episode:
         actions: shape (T, ...), likewise. Shape (0,) if T = 0.
         rewards: shape (T,). `rewards[t]` came with `observations[t + 1]`.
         terminated, truncated: the flags of the last step; None where unknown (old files, T = 0).
-        ended_by: "terminated", "truncated", "reset", "close" or "crash"; None while it runs and in old files.
+        ended_by: "terminated", "truncated", "reset", "close" or "crash"; None while it runs, or in old files.
         seed, options: what `reset` was given, else None.
         started: when it was reset, UTC, ISO 8601; None where unknown.
         lane: the number of the sub-environment of a vector environment, else None.

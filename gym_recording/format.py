@@ -12,7 +12,7 @@ import re
 import warnings
 from functools import lru_cache
 from io import BytesIO
-from typing import Any, Callable, Literal, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Literal, NamedTuple, Sequence
 
 import numpy as np
 
@@ -53,7 +53,6 @@ _NAME = re.compile(
 )
 _LOCK = re.compile(r"openaigym\.trace\.(?P<token>[0-9]{1,20}-[0-9a-f]{12})\.lock", re.ASCII)
 _TEMPORARY = re.compile(r"\.(?P<name>openaigym\.trace\..{1,200})\.[0-9a-f]{12}\.tmp", re.ASCII)
-_NATURAL = re.compile(r"([0-9]+)")
 
 
 def trace_name(counter: int, token: str) -> str:
@@ -81,6 +80,11 @@ def parse_temporary(name: str) -> str | None:
 def token_of(trace: str) -> str:
     """The token in the name of a trace."""
     return trace.rpartition(".")[2]
+
+
+def number_of(trace: str) -> int:
+    """The number in the name of a trace."""
+    return int(trace.split(".")[2])
 
 
 def is_current(trace: str) -> bool:
@@ -116,15 +120,13 @@ def parse_name(name: str) -> Name | None:
 
 def natural_key(name: str) -> list[Any]:
     """Sorts names with the numbers in them compared as numbers."""
-    return [int(part) if part.isdigit() else part for part in _NATURAL.split(name)]
+    return [int(part) if part.isdigit() else part for part in re.split("([0-9]+)", name)]
 
 
 # ---- sealed JSON documents: manifests and headers
 
-
 _SEAL = b'"crc32": "00000000"'
 _SEAL_AT = re.compile(rb'"crc32"\s*:\s*"([0-9a-f]{8})"')
-
 
 _INT_DIGITS = len(str(2**MAX_INT_BITS))
 _EVERY = 61  # an int of too many digits shows in every so many bytes; nothing else has so many digits in a row there
@@ -200,29 +202,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def json_copy(value: Mapping[str, Any] | None, field: str) -> Any:
-    """A copy of a JSON object that nobody else can change, and that any reader will take."""
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
-        raise TraceError("malformed", field=field, expected="a dict", found=str(type(value)))
-    try:
-        text = json.dumps(value, allow_nan=False)
-        copy = read_document(write_document(f'"value": {text}'), field)["value"]
-        has_text_keys = _has_text_keys(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TraceError(f"cannot be written as JSON: {error}", field=field) from error
-    if not has_text_keys:  # `json` would write 1 as "1"
-        raise TraceError("cannot be written as JSON: keys must be text", field=field)
-    return copy
-
-
-def _has_text_keys(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _has_text_keys(item) for key, item in value.items())
-    return not isinstance(value, (list, tuple)) or all(map(_has_text_keys, value))
-
-
 def document_version(document: dict[str, Any], file: str) -> int:
     """The major version: 1 for documents without `format` (version 0 tells itself apart by its array records).
 
@@ -236,13 +215,9 @@ def document_version(document: dict[str, Any], file: str) -> int:
     if not (isinstance(version, list) and len(version) == 2 and all(type(part) is int for part in version)):
         raise TraceError("not a recording", file=file, field="format", expected=FORMAT, found=repr(field)[:80])
     if version[0] != VERSION[0]:
-        raise TraceError(
-            "of another version; a newer gym_recording may read it",
-            file=file,
-            field="format.version",
-            expected=f"{VERSION[0]}.x",
-            found=".".join(map(str, version)),
-        )
+        problem, expected = "of another version; a newer gym_recording may read it", f"{VERSION[0]}.x"
+        found = ".".join(map(str, version))
+        raise TraceError(problem, file=file, field="format.version", expected=expected, found=found)
     return VERSION[0]
 
 
@@ -283,6 +258,34 @@ def read_manifest(data: bytes, file: str) -> dict[str, Any]:
         if entry.get("first") is not None:  # version 1 wrote null after a user threw the buffer away
             member(entry, "first", int, file)
     return document
+
+
+def renamed(data: bytes, file: str, old: str, new: str) -> bytes:
+    """A manifest or header of version 0 or 1 of the trace `old`, as one of the trace `new`.
+
+    Raises:
+        TraceError: as `read_document`.
+    """
+    document = read_document(data, file)
+    try:
+        if "batches" in document:
+            document["batches"] = [{**entry, "fn": new + entry["fn"][len(old) :]} for entry in document["batches"]]
+        else:
+            document = _renamed_records(document, old, new)
+        return json.dumps(document).encode()
+    except RecursionError as error:
+        raise TraceError("the JSON nests too deeply", file=file) from error
+
+
+def _renamed_records(value: Any, old: str, new: str) -> Any:
+    if isinstance(value, list):
+        return [_renamed_records(item, old, new) for item in value]
+    if not isinstance(value, dict):
+        return value
+    members = {key: _renamed_records(item, old, new) for key, item in value.items()}
+    if value.get("__type") == "ndarray" and isinstance(value.get("npyfile"), str):
+        members["npyfile"] = new + value["npyfile"][len(old) :]
+    return members
 
 
 # ---- array records and .npy headers
@@ -361,12 +364,8 @@ def read_array(record: dict[str, Any], buffer: Callable[[str], Any], file: str) 
             "wrong size", file=file, field="size", expected=str(size)[:40], found=repr(record["size"])[:40]
         )
     if offset + size > len(data):
-        raise TraceError(
-            "the array is not wholly there",
-            file=blob,
-            expected=f"{offset + size} bytes"[:60],
-            found=f"{len(data)} bytes",
-        )
+        expected, found = f"{offset + size} bytes"[:60], f"{len(data)} bytes"
+        raise TraceError("the array is not wholly there", file=blob, expected=expected, found=found)
     try:
         array: Any = np.ndarray(shape, dtype, data, offset, order=order)
     except (ValueError, TypeError, OverflowError) as error:

@@ -54,6 +54,15 @@ class Header(NamedTuple):
     columns: list[dict[str, Any]]
     episodes: list[dict[str, Any]]
 
+    @property
+    def runs(self) -> bool:
+        """Whether its episode runs, or did when its writer died: it is streamed, and nothing has ended it.
+
+        Elsewhere, an episode without `ended_by` is a copy of one of versions 0 and 1, and nobody knows what ended it.
+        """
+        is_streamed = self.version >= 2 and self.file[: -len("json")] + "bin" not in self.blobs
+        return is_streamed and any("ended_by" not in episode for episode in self.episodes)
+
 
 def read_header(data: bytes, file: str) -> Header:
     """The header in the bytes of `file`.
@@ -81,18 +90,17 @@ def read_header(data: bytes, file: str) -> Header:
     return Header(file, 2, member(document, "first", int, file), blobs, columns, episodes)
 
 
-def mark_crashed(data: bytes, file: str) -> bytes | None:
-    """The header of a streamed episode that was still running, with `ended_by: "crash"`; None if nothing was.
+def mark_crashed(data: bytes, file: str) -> bytes:
+    """The header of a streamed episode that was still running, with `ended_by: "crash"`.
 
     Raises:
         TraceError: as `read_header`.
     """
     document = read_document(data, file)
-    running = [episode for episode in document["episodes"] if "ended_by" not in episode]
-    for episode in running:
-        episode["ended_by"] = "crash"
+    for episode in document["episodes"]:
+        episode.setdefault("ended_by", "crash")
     body = {key: value for key, value in document.items() if key not in ("format", "crc32")}
-    return write_document(json.dumps(body, allow_nan=False)[1:-1]) if running else None
+    return write_document(json.dumps(body, allow_nan=False)[1:-1])
 
 
 def read_episode(header: Header, index: int, buffer: Callable[[str], Any], whole: bool = True) -> Episode:

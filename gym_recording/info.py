@@ -25,7 +25,7 @@ INFO_KEYS = """\
   returns     {episodes, min, mean, max}: sums of rewards, of the episodes where that is a number;
               what is not finite is text: "nan", "inf", "-inf"
   lengths     {episodes, min, mean, max}: steps of an episode
-  ended_by    {reason: episodes}; "unknown" in old recordings, and while an episode runs
+  ended_by    {reason: episodes}; "unknown" in old recordings and copies of them, and while an episode runs
   started     {episodes, first, last}: when they began, UTC, ISO 8601
   seeds       how many episodes were reset with one
   bytes       on disk

@@ -8,14 +8,22 @@ is there already is left out, so a merge that was cut off is finished by the sam
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from collections.abc import Iterable
 from typing import Any, Iterator, NamedTuple
 
 from . import files
 from .errors import TraceError
-from .format import header_name, is_current, manifest_name, parse_name, read_document
+from .format import (
+    header_name,
+    is_current,
+    manifest_name,
+    number_of,
+    parse_name,
+    renamed,
+    token_of,
+    trace_name,
+)
 from .index import Trace
 from .memory import Directory, MemoryDirectory, Place
 from .playback import TraceRecordingReader
@@ -71,16 +79,17 @@ def merge(sources: Iterable[Place], destination: Place) -> Merged:
     result = Merged([], [], {})
     planned: dict[str, _File] = {}
     traces: dict[str, set[str]] = {}
+    there = _by_trace(directory)
     for source in map(_held, sources):
         for trace, names in _traces(source):
-            name, plan = _plan(source, trace, names, directory, planned)
+            name, plan = _plan(source, trace, names, directory, there, planned)
             if name != trace.name:
                 result.renamed[trace.name] = name
             planned.update((file.name, file) for file in plan)
             traces.setdefault(name, set()).update(file.name for file in plan)
     files.open_directory(destination, sync=True)
     for name, wanted in traces.items():
-        missing = [planned[file] for file in sorted(wanted.difference(files.listing(directory)))]
+        missing = [planned[file] for file in sorted(wanted.difference(there.get(name, set())))]
         for kind in ("blob", "header", "manifest"):
             some = [file for file in missing if file.kind == kind]
             for file in some:
@@ -93,6 +102,15 @@ def merge(sources: Iterable[Place], destination: Place) -> Merged:
 
 def _held(place: Place) -> Directory:
     return place if isinstance(place, MemoryDirectory) else os.path.abspath(os.fsdecode(place))
+
+
+def _by_trace(directory: Directory) -> dict[str, set[str]]:
+    """The names in a directory by that of their trace, also of files that are none of ours."""
+    found: dict[str, set[str]] = {}
+    for name in files.listing(directory):
+        *trace, _ = name.split(".", 4)
+        found.setdefault(".".join(trace), set()).add(name)
+    return found
 
 
 def _traces(source: Directory) -> Iterator[tuple[Trace, list[str]]]:
@@ -121,16 +139,20 @@ def _traces(source: Directory) -> Iterator[tuple[Trace, list[str]]]:
 
 
 def _plan(
-    source: Directory, trace: Trace, names: list[str], directory: Directory, planned: dict[str, _File]
+    source: Directory,
+    trace: Trace,
+    names: list[str],
+    directory: Directory,
+    there: dict[str, set[str]],
+    planned: dict[str, _File],
 ) -> tuple[str, list[_File]]:
     """What a trace is called at the destination, and its files there."""
-    _, _, counter, token = trace.name.split(".")
-    there = set(files.listing(directory))
-    for number in itertools.count(int(counter)):
-        new = trace.name if number == int(counter) else f"openaigym.trace.{number}.{token}"
+    first = number_of(trace.name)
+    for number in itertools.count(first):
+        new = trace.name if number == first else trace_name(number, token_of(trace.name))
         plan = [_file(source, name, trace.name, new) for name in names]
-        clash = next((file for file in plan if not _fits(file, directory, there, planned)), None)
-        if clash is None and {name for name in there if name.startswith(f"{new}.")} <= {file.name for file in plan}:
+        clash = next((file for file in plan if not _fits(file, directory, there.get(new, set()), planned)), None)
+        if clash is None and there.get(new, set()) <= {file.name for file in plan}:
             return new, plan
         if is_current(trace.name):
             where = new if clash is None else clash.name
@@ -155,22 +177,5 @@ def _file(source: Directory, original: str, old: str, new: str) -> _File:
     assert name is not None
     data = None
     if new != old and name.kind != "blob":
-        document = read_document(files.read(source, original), original)
-        if name.kind == "header":
-            document = _renamed(document, old, new)
-        else:
-            document["batches"] = [{**entry, "fn": new + entry["fn"][len(old) :]} for entry in document["batches"]]
-        data = json.dumps(document).encode()
+        data = renamed(files.read(source, original), original, old, new)
     return _File(new + original[len(old) :], name.kind, source, original, data)
-
-
-def _renamed(value: Any, old: str, new: str) -> Any:
-    """A header of 2017 whose array records name the blobs of a trace of another name."""
-    if isinstance(value, list):
-        return [_renamed(item, old, new) for item in value]
-    if not isinstance(value, dict):
-        return value
-    members = {key: _renamed(item, old, new) for key, item in value.items()}
-    if value.get("__type") == "ndarray" and isinstance(value.get("npyfile"), str):
-        members["npyfile"] = new + value["npyfile"][len(old) :]
-    return members

@@ -130,7 +130,7 @@ class Outline:
                 self._place(number, episode, blobs, blocks)
         self.segments = np.array(segments, "int64").reshape(-1, 3)
         self.blocks = [block.finish(self.first, count) for block in blocks.values()]
-        self.is_final = header.version >= 2 and None not in self.facts["ended_by"]
+        self.is_final = header.version >= 2 and not header.runs
         self.is_whole = np.array([self._is_whole(*item) for item in enumerate(header.episodes)], "bool")
 
     def _is_whole(self, number: int, members: dict[str, Any]) -> bool:

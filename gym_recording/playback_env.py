@@ -29,7 +29,8 @@ class PlaybackEnv:
     `reset` returns the first observation of the next episode, after the last of the first again; `step` the rest, step
     by step, for any action. Infos, and frames, which `render` returns, are there if they were recorded. Episodes
     without a step, or without a first observation, are left out. An episode that the environment did not end, but a
-    reset, the close or a crash, is `truncated` at its last step. After that, `step` is an error until the next `reset`.
+    reset, the close or a crash, is `truncated` at its last step, and so is one of which nobody knows whether the
+    environment ended it, as in files of 2017. After that, `step` is an error until the next `reset`.
 
     Args:
         source: the recording: a directory, a reader or a view. All traces that it has episodes of must have the same

@@ -65,6 +65,17 @@ def _draw(axis: Any, numbers: Any, values: Any, color: str, label: str) -> None:
     values = np.where(np.abs(values) < _DRAWN, values, np.nan)
     axis.plot(numbers, values, ".", color=color, alpha=0.4, label=label)
     width = max(len(values) // _MEAN_OF, 1)
-    sums, counts = (np.convolve(part, np.ones(width), "same") for part in (np.nan_to_num(values), ~np.isnan(values)))
     if width > 1:
+        sums, counts = (_running_sum(part, width) for part in (np.nan_to_num(values), ~np.isnan(values)))
         axis.plot(numbers, np.divide(sums, counts, where=counts > 0.5, out=np.full(len(sums), np.nan)), color=color)
+
+
+def _running_sum(values: Any, width: int) -> Any:
+    """The sums of `width` values around each: from both sides of blocks, so that nothing large is subtracted again."""
+    count = len(values)
+    blocks = np.zeros((-(-count // width) + 1, width))
+    blocks.reshape(-1)[width // 2 : width // 2 + count] = values
+    after = blocks.cumsum(axis=1).reshape(-1)  # from the beginning of the block
+    before = blocks[:, ::-1].cumsum(axis=1)[:, ::-1].reshape(-1)  # to its end
+    starts = np.arange(count)
+    return before[:count] + np.where(starts % width, after[starts + width - 1], 0)

@@ -17,10 +17,10 @@ from typing import Any
 from . import files, process
 from .columns import optimize_list_of_ndarrays, size_of
 from .errors import ClosedError
-from .format import EPISODE_ARRAYS, json_copy
+from .format import EPISODE_ARRAYS
 from .lane import FIRST_WATCH, Lane, LiveRows
 from .memory import MemoryDirectory, Place
-from .options import at_least_one, at_least_zero, one_of
+from .options import at_least_one, at_least_zero, json_copy, one_of
 from .rows import BLOCK_BYTES, LARGE_ROW
 from .trace import Batch, TraceWriter, utc_now
 
@@ -99,16 +99,9 @@ class TraceRecording:
         lanes: int | None = None,
     ) -> None:
         one_of(durability, ("fsync", "none"), "durability")
-        self._arguments: dict[str, Any] = {
-            "durability": durability,
-            "infos": infos,
-            "timestamps": timestamps,
-            "frames": frames,
-            "metadata": metadata,
-            "env": env,
-            "library": library,
-            "lanes": lanes,
-        }
+        about: dict[str, Any] = {"metadata": metadata, "env": env, "library": library}
+        what = {"infos": infos, "timestamps": timestamps, "frames": frames}
+        self._arguments = {"durability": durability, "lanes": lanes, **what, **about}
         at_least_one(lanes, "lanes")
         members = {"env": json_copy(env, "env"), "metadata": json_copy(metadata, "metadata")}
         self.directory = files.open_directory(directory, durability == "fsync")
@@ -262,6 +255,8 @@ class TraceRecording:
         """
         if lane.running or lane.dirty or lane.lost:
             self.end(lane)
+        if isinstance(self.directory, MemoryDirectory):
+            self.directory.warn_elsewhere()
         lane.reset(observation, **given, started=utc_now())
 
     def end(self, lane: Lane) -> None:

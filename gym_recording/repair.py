@@ -219,8 +219,8 @@ class _Repair:
             return
         self.blobs |= set(header.blobs)
         self.kept.append(batch)
-        crashed = mark_crashed(files.read(self.directory, batch.file, MAX_JSON_BYTES), batch.file)
-        if crashed is not None:
+        if header.runs and not self.trace.closed:
+            crashed = mark_crashed(files.read(self.directory, batch.file, MAX_JSON_BYTES), batch.file)
             try:
                 heads = [self._npy_header(header, column) for column in header.columns]
             except TraceError as error:

@@ -18,7 +18,7 @@ from .batch import encode_batch
 from .difference import Difference, first_difference
 from .episode import Episode
 from .errors import TraceError
-from .format import blob_name, header_name
+from .format import blob_name, header_name, trace_name
 from .header import read_episode, read_header
 from .index import Trace
 from .memory import MemoryDirectory, Place
@@ -28,7 +28,7 @@ from .rebuild import installed_library
 from .wrappers import TraceRecordingWrapper
 from .wrappers.api import library_of, make_arguments, reset
 
-_NAME = "openaigym.trace.0.0-000000000000"  # of a trace that nobody sees
+_NAME = trace_name(0, "0-000000000000")  # of a trace that nobody sees
 _NEVER = 1 << 62  # steps: a batch is never full
 
 
@@ -120,7 +120,7 @@ def _chains(reader: TraceRecordingReader, numbers: range) -> Iterator[Sequence[i
     lanes: dict[Any, list[int]] = {}
     for number in numbers:
         lanes.setdefault(reader[number].lane, []).append(number)
-    yield from (lanes[lane] for lane in sorted(lanes))
+    yield from (lanes[lane] for lane in sorted(lanes, key=lambda lane: -1 if lane is None else lane))
 
 
 @contextmanager

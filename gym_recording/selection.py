@@ -13,7 +13,7 @@ from typing import Any, Collection, Iterable, Mapping, NamedTuple
 import numpy as np
 
 from .errors import TraceError
-from .format import json_copy
+from .options import json_copy
 from .source import Source
 from .summary import Summary, summarize
 

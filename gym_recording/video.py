@@ -21,6 +21,7 @@ from .values import Path, is_picture, path_text
 
 FPS = 30  # where the recording does not say
 _CHANNELS = {1: "gray", 3: "rgb24", 4: "rgba"}  # ffmpeg's names
+_CANVAS = 1 << 26  # bytes of a picture that holds all sizes; more, only if they have so many themselves
 _EVEN = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # most players want colour at half the size
 
 
@@ -61,6 +62,10 @@ def write_video(
 def _write(pictures: Any, path: str, fps: float, ffmpeg: str) -> None:
     shapes = {_shape(picture) for picture in pictures if picture is not None}
     height, width, channels = map(max, zip(*shapes))
+    size, most = height * width * channels, max(_CANVAS, sum(one.nbytes for one in pictures if one is not None))
+    if size > most:  # small files must not ask for much memory
+        shape = f"{width} x {height}"
+        raise TraceError("the pictures differ too much", field="frames", expected=f"{most} bytes", found=shape)
     canvas = np.zeros((height, width, channels), np.uint8)
     directory, name = os.path.split(os.path.abspath(path))
     with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=directory) as place, tempfile.TemporaryFile() as log:

@@ -201,6 +201,15 @@ def test_an_environment_is_reset_with_what_it_takes(env, arguments, expected):
     assert reset(env(), *arguments) == expected
 
 
+@pytest.mark.parametrize(("seed", "expected"), [(None, {}), (3, {"seed": 3})])
+def test_an_environment_of_c_whose_reset_has_no_signature_is_reset(seed, expected):
+    class Native:
+        reset = dict  # takes any keywords, and `inspect` finds no signature
+        unwrapped = property(lambda self: self)
+
+    assert reset(Native(), seed, wants_info=True) == expected
+
+
 def test_an_environment_that_takes_no_seed_is_an_error():
     with pytest.raises(TraceError, match="takes no seed"):
         reset(Fixed(), 3)

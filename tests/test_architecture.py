@@ -19,9 +19,9 @@ MODULES = {
 # What each module may import from the package when it is loaded: lower layers, never its own or a higher one.
 LAYERS = [
     {"errors", "memory"},
-    {"values", "files", "episode", "lock", "options"},
+    {"values", "files", "episode", "lock"},
     {"format", "rows", "spaces", "process"},
-    {"columns", "layout", "rebuild"},
+    {"columns", "layout", "options", "rebuild"},
     {"batch", "header"},
     {"stream", "sparse"},
     {"lane"},

@@ -550,9 +550,9 @@ def ended_by_a_flag_that_is_not_true(r):
     r.edit(r.header, *_episode(0), terminated=False)
 
 
-@damage("HEADER: episodes[0].ended_by: malformed (expected one of ['reset', 'close', 'crash'], found None)")
-def ended_by_nothing(r):
-    r.edit(r.header, *_episode(0), ended_by=None, terminated=None, truncated=None)
+@damage("HEADER: episodes[0].ended_by: malformed (expected one of ['terminated'], found None)")
+def ended_by_nothing_and_yet_terminated(r):
+    r.edit(r.header, *_episode(0), ended_by=None)
 
 
 @damage("HEADER: episodes[0].ended_by: malformed (found 'boredom')")

@@ -19,6 +19,7 @@ from environments import LIBRARIES, OldWalk, Walk, class_of
 import gym_recording
 from gym_recording import TraceRecording, TraceRecordingReader, TraceRecordingWrapper
 from gym_recording.cli import main
+from gym_recording.format import write_manifest
 
 needs_library = pytest.mark.skipif(not (find_spec("gym") or find_spec("gymnasium")), reason="no environments")
 
@@ -103,6 +104,7 @@ def test_ctrl_c_ends_a_run_and_keeps_what_was_recorded(library_name, tmp_path):
 import os, signal, sys
 import {library_name} as library
 from gym_recording.cli import main
+from gym_recording.format import write_manifest
 
 class Endless(library.Env):
     observation_space = action_space = library.spaces.Discrete(2)
@@ -149,6 +151,8 @@ sys.exit(main(["record", "Endless-v0", "here", "--episodes", "1", "--library", "
         (["select", "here", "there", "--episodes", "1:2:3:4"], "--episodes: 1:2:3:4 is no slice"),
         (["select", "here", "there", "--episodes", "::0"], "--episodes: ::0 is no slice"),
         (["select", "here", "there", "--metadata", "name"], "--metadata: name is not KEY=VALUE"),
+        (["select", "here", "there", "--ended-by", "foo"], "--ended-by: invalid choice: 'foo'"),
+        (["view", "here", "--port", "70000"], "--port: 70000 is more than 65535"),
         (["replay"], "required: DIRECTORY"),
     ],
 )
@@ -244,7 +248,7 @@ def test_an_environment_that_takes_no_seed_is_an_error_if_one_is_given(register,
     env_id = register(class_of(library.__name__, NoSeed))
     options = ["--episodes", "1", "--seed", "1", "--library", library.__name__]
     assert record(tmp_path, *options, env_id=env_id) == 1
-    assert capsys.readouterr().err.splitlines()[-1] == "gym-recording: --seed: the environment takes no seed"
+    assert capsys.readouterr().err.splitlines()[-1] == "gym-recording: seed: the environment takes no seed"
 
 
 def test_an_unknown_environment_is_one_line(library, tmp_path, capsys):
@@ -761,6 +765,7 @@ def test_merge_says_what_it_has_renamed(tmp_path, capsys):
 SELECTED = {  # of episodes of 0 to 4 steps, each step with a reward of 1.5
     "--episodes 1:3": [1, 2],
     "--episodes 3": [3],
+    "--episodes 700": [],
     "--episodes=-2:": [3, 4],
     "--episodes=-1": [4],
     "--episodes ::2": [0, 2, 4],
@@ -781,16 +786,21 @@ SELECTED = {  # of episodes of 0 to 4 steps, each step with a reward of 1.5
 def test_select_copies_what_fits_all_that_is_asked(options, tmp_path, capsys):
     about = {"env": {"id": "Some-v0"}, "metadata": {"run": 3, "name": "best"}}
     source, copy = numbered(tmp_path / "a", 5, **about), str(tmp_path / "b")
-    assert main(["select", source, copy, *options.split()]) == 0
+    assert main(["select", source, copy, *options.split()]) == (0 if SELECTED[options] else 1)
     assert [len(episode) for episode in TraceRecordingReader(copy)] == SELECTED[options]
-    assert capsys.readouterr().out == f"selected {len(SELECTED[options])} of 5 episodes into {copy}\n"
+    said = capsys.readouterr()
+    if SELECTED[options]:
+        assert said.out == f"selected {len(SELECTED[options])} of 5 episodes into {copy}\n"
+    else:
+        assert said.err == "gym-recording: none of 5 episodes fits and has ended; nothing was written\n"
 
 
 def test_select_takes_text_that_is_no_json_however_it_nests(tmp_path, capsys):
     numbered(tmp_path / "a", 1, metadata={"x": "[1"})
-    assert main(["select", str(tmp_path / "a"), str(tmp_path / "b"), "--metadata", "x=" + "[" * 100_000]) == 0
+    assert main(["select", str(tmp_path / "a"), str(tmp_path / "b"), "--metadata", "x=" + "[" * 100_000]) == 1
     assert main(["select", str(tmp_path / "a"), str(tmp_path / "b"), "--metadata", "x=[1"]) == 0
-    assert [line[:10] for line in capsys.readouterr().out.splitlines()] == ["selected 0", "selected 1"]
+    said = capsys.readouterr()
+    assert (said.out[:10], said.err[:30]) == ("selected 1", "gym-recording: none of 1 episo")
 
 
 def test_select_says_what_it_leaves_out_and_where_it_does_not_write(tmp_path, capsys):
@@ -799,11 +809,26 @@ def test_select_says_what_it_leaves_out_and_where_it_does_not_write(tmp_path, ca
         recording.add_step(0, 0, 0.0)
         recording.save_complete()
         copy = str(tmp_path / "b")
-        assert main(["select", str(tmp_path / "a"), copy]) == 0
-        left, selected = capsys.readouterr().out.splitlines()
-    assert left == "left out: episode 0, which has not ended; if its recorder died, repair it first"
-    assert selected == f"selected 0 of 1 episode into {copy}"
+        assert main(["select", str(tmp_path / "a"), copy]) == 1
+    said = capsys.readouterr()
+    assert said.out == "left out: episode 0, which has not ended; if its recorder died, repair it first\n"
+    assert said.err == "gym-recording: none of 1 episode fits and has ended; nothing was written\n"
     assert main(["select", numbered(tmp_path / "c", 1), copy]) == 0
     assert main(["select", str(tmp_path / "c"), copy]) == 1
     assert "something is recorded here" in capsys.readouterr().err
     assert main(["select", str(tmp_path / "missing"), copy]) == 1
+
+
+def test_what_takes_more_memory_than_there_is_is_one_line(tmp_path):
+    """A manifest of 200 bytes that lists 10^9 episodes."""
+    pytest.importorskip("resource")  # POSIX
+    name = "openaigym.trace.0.1-0123456789ab"
+    batch = {"first": 0, "len": 10**9, "fn": f"{name}.ep000000000.json"}
+    (tmp_path / f"{name}.manifest.json").write_bytes(write_manifest([batch], {"closed": True}))
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))"
+    code = f"{limit}; import sys; from gym_recording.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "select", str(tmp_path), str(tmp_path / "b"), "--episodes", "0:"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, timeout=60, encoding="utf-8")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("gym-recording: ")

@@ -19,6 +19,9 @@ from gym_recording import (
     copy_episodes,
 )
 from gym_recording.check import check_recording
+from gym_recording.format import write_manifest
+from gym_recording.info import summary
+from gym_recording.repair import repair_recording
 
 DATA = Path(__file__).parent / "data"
 ABOUT = ("env", "metadata")
@@ -166,7 +169,7 @@ OLD = sorted(path for path in (DATA / "golden").rglob("*") if path.is_dir() and 
 
 
 @pytest.mark.parametrize("directory", OLD, ids=lambda path: path.name)
-def test_old_recordings_are_copied_and_every_episode_of_the_copy_has_ended(directory, tmp_path):
+def test_old_recordings_are_copied_and_nothing_is_said_of_them_that_they_do_not_say(directory, tmp_path):
     copy_episodes(directory, tmp_path)
     assert list(check_recording(tmp_path)) == []
     found, expected = list(TraceRecordingReader(tmp_path)), list(TraceRecordingReader(directory))
@@ -176,7 +179,49 @@ def test_old_recordings_are_copied_and_every_episode_of_the_copy_has_ended(direc
             assert plain(getattr(one, name)) == plain(as_today(getattr(other, name)))
         assert len(one) == len(other)
         assert one.headless == other.headless
-        assert one.ended_by in ("reset", "close") if other.ended_by is None else one.ended_by == other.ended_by
+        assert (one.terminated, one.truncated, one.ended_by) == (None, None, None)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert repair_recording(str(tmp_path), force=True).done == []
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    again = MemoryDirectory()
+    assert copy_episodes(tmp_path, again) == (len(found), [])
+    assert_copied(tmp_path, again)
+    with TraceRecordingReader(again) as reader:
+        assert summary(reader)["ended_by"] == {"unknown": len(found)}
+
+
+def test_a_copy_of_an_old_recording_that_was_cut_off_is_repaired_and_no_crash_invented(tmp_path):
+    copy_episodes(OLD[0], tmp_path)
+    (manifest,) = tmp_path.glob("*.manifest.json")
+    manifest.write_bytes(write_manifest([], {}))
+    assert repair_recording(str(tmp_path), force=True).failed == []
+    with TraceRecordingReader(tmp_path) as reader:
+        assert reader.traces[0].repaired
+        assert {episode.ended_by for episode in reader} == {None}
+    assert list(check_recording(tmp_path)) == []
+    assert copy_episodes(tmp_path, MemoryDirectory()) == (len(reader), [])
+
+
+def flip_a_bit(source):
+    blob = next(name for name in source.files if name.endswith(".bin"))
+    data = bytearray(source.files[blob])
+    data[200] ^= 1
+    source.put(blob, bytes(data))
+
+
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.parametrize("used", [False, True])
+def test_damage_is_not_copied_and_given_a_good_checksum(verify, used, tmp_path):
+    source = recorded(MemoryDirectory())
+    reader = TraceRecordingReader(source, verify=verify)
+    view = reader.select(slice(2))
+    if used:
+        list(reader), reader.summary(), len(reader.transitions)
+    flip_a_bit(source)
+    for given in (source, reader, view):
+        with pytest.raises(TraceError, match="crc32: damaged"):
+            copy_episodes(given, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def as_today(value):

@@ -1,9 +1,11 @@
 """A directory in memory holds what one on disk would hold, and nothing comes to a disk."""
 
 import copy
+import multiprocessing
 import os
 import pickle
 import signal
+import warnings
 
 import numpy as np
 import pytest
@@ -153,3 +155,35 @@ def test_a_signal_handler_that_looks_in_the_midst_of_recording_is_refused():
         signal.signal(signal.SIGUSR1, before)
     assert "in a signal handler" in str(errors[0])
     assert len(TraceRecordingReader(directory)[0]) == 1
+
+
+def record_elsewhere(directory, recording, connection):
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with recording or TraceRecording(directory) as one:
+            for number in range(3):
+                one.add_reset(number)
+    connection.send([str(warning.message) for warning in warned])
+
+
+@pytest.mark.parametrize(("method", "is_made"), [("fork", False), ("fork", True), ("spawn", False)])
+def test_recording_to_that_of_another_process_warns_once(method, is_made):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("this system has no fork")
+    context, directory = multiprocessing.get_context(method), MemoryDirectory()
+    recording = TraceRecording(directory) if is_made else None
+    here, there = context.Pipe()
+    child = context.Process(target=record_elsewhere, args=(directory, recording, there))
+    child.start()
+    (message,) = here.recv()
+    child.join()
+    assert "recorded to a MemoryDirectory of another process, which sees nothing of it" in message
+    assert len(TraceRecordingReader(directory)) == 0
+
+
+def test_nobody_is_warned_at_home():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for directory in (MemoryDirectory(), pickle.loads(pickle.dumps(MemoryDirectory()))):
+            with TraceRecording(directory) as recording:
+                recording.add_reset(0)

@@ -251,3 +251,37 @@ def test_every_old_recording_is_merged_with_itself_under_another_name(tmp_path):
             one, other = reader.select(trace=old_name), reader.select(trace=new_name)
             assert [plain(vars(e)) for e in one] == [plain(vars(e)) for e in other]
             assert len(one) > 0
+
+
+def test_a_trace_that_is_renamed_and_nests_too_deeply_is_an_error(tmp_path):
+    a, b = old(tmp_path / "a", 1), old(tmp_path / "b", 2)
+    (header,) = b.glob("*.ep*.json")
+    text = header.read_text()
+    header.write_text(text.rstrip()[:-1] + ', "more": ' + "[" * 700 + "]" * 700 + "}")
+    assert len(TraceRecordingReader(b)) == 1
+    with pytest.raises(TraceError, match=r"ep000000000\.json: the JSON nests too deeply"):
+        merge([a, b], tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
+class Counting(MemoryDirectory):
+    """Counts how often it is listed."""
+
+    looks = 0
+
+    @property
+    def files(self):
+        self.looks += 1
+        return super().files
+
+
+def test_the_destination_is_listed_once_however_many_traces_there_are():
+    looks = []
+    for traces in (1, 10):
+        source, copy = MemoryDirectory(), Counting()
+        for number in range(traces):
+            record(source, number)
+        merge([source], copy)
+        assert len(copy.files) == 3 * traces
+        looks.append(copy.looks)
+    assert looks[0] == looks[1] < 4

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from cases import plain
+from conftest import DATA
 
 from gym_recording import (
     MemoryDirectory,
@@ -15,6 +16,7 @@ from gym_recording import (
     TraceRecording,
     TraceRecordingReader,
     TraceRecordingWrapper,
+    copy_episodes,
     merge,
     replay,
 )
@@ -346,3 +348,17 @@ def test_the_checker_of_the_library_finds_nothing():
     if GYM.__name__ == "gym":
         pytest.skip("the checker of gym fails under NumPy 2, and on its own environments")
     checker.check_env(PlaybackEnv(record("MountainCar", (1, 2, 3, 4))), skip_render_check=True)
+
+
+def test_an_episode_whose_flags_are_unknown_is_truncated_at_its_last_step():
+    """As those of 2017 are, and copies of them."""
+    directory = MemoryDirectory()
+    for source in (DATA / "golden" / "two_recordings", directory):
+        env = PlaybackEnv(source)
+        for _ in range(env.episode_count):
+            env.reset()
+            assert (env.episode.terminated, env.episode.truncated, env.episode.ended_by) == (None, None, None)
+            flags = [split_step(env.step(None), env)[2:4] for _ in range(len(env.episode))]
+            assert flags == [(False, False)] * (len(flags) - 1) + [(False, True)]
+        if source is not directory:
+            copy_episodes(source, directory)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from conftest import DATA
 
 from gym_recording import TraceError, TraceRecording, TraceRecordingReader
 from gym_recording.cli import main
-from gym_recording.plot import plot
+from gym_recording.plot import _draw, plot
 
 
 def record(directory, returns):
@@ -45,11 +46,49 @@ def test_the_ending_says_the_format(matplotlib, ending, start, tmp_path, monkeyp
     assert os.listdir(tmp_path) == [f"out.{ending}"]
 
 
+class Axis:
+    """Keeps what is drawn."""
+
+    def __init__(self):
+        self.lines = []
+
+    def plot(self, numbers, values, *style, **options):
+        self.lines.append(np.asarray(values))
+
+
+@pytest.mark.parametrize("count", [1, 19, 40, 41, 59, 60, 99, 100, 133])
+def test_a_line_is_the_mean_of_the_numbers_around_each(count):
+    values = np.random.default_rng(count).normal(size=count)
+    values[::7] = [np.nan, np.inf, 1e308, -1.7e308, 1e299][count % 5]
+    axis, width = Axis(), count // 20
+    _draw(axis, np.arange(count), values, "C0", "")
+    good = np.where(np.abs(values) < 1e300, values, np.nan)
+    assert np.array_equal(axis.lines[0], good, equal_nan=True)
+    if width < 2:
+        assert len(axis.lines) == 1
+        return
+    around = [good[max(at - width // 2, 0) : at + (width - 1) // 2 + 1] for at in range(count)]
+    expected = [np.nan if np.isnan(some).all() else np.nanmean(some) for some in around]
+    np.testing.assert_allclose(axis.lines[1], expected, rtol=1e-12, equal_nan=True)
+
+
+def test_the_time_of_a_line_grows_with_the_episodes_and_not_with_their_square():
+    values = np.zeros(1_000_000)  # windows of 50,000: each by itself, that would be 5 * 10^10 sums
+    began = time.process_time()
+    _draw(Axis(), values, values, "C0", "")
+    assert time.process_time() - began < 5
+
+
 def test_returns_that_are_no_numbers_are_left_out(matplotlib, tmp_path):
-    record(tmp_path / "r", [1.0, float("nan"), "good", float("inf"), -1.7e308, 2.0, 1e308] * 10)
-    plot(TraceRecordingReader(tmp_path / "r"), tmp_path / "out.png")
-    record(tmp_path / "large", [1e299, -1e299] * 50)
-    plot(TraceRecordingReader(tmp_path / "large"), tmp_path / "large.png")
+    """The same picture as of those that are numbers alone, and no warning."""
+    pictures = []
+    for name, others in (("a", [float("nan"), "good"]), ("b", [float("inf"), -1.7e308])):
+        record(tmp_path / name, [1.0, *others, 2.0, 4.0] * 10)
+        plot(TraceRecordingReader(tmp_path / name), tmp_path / f"{name}.png")
+        pictures.append((tmp_path / f"{name}.png").read_bytes())
+    record(tmp_path / "c", [1.0, 3.0, 3.0, 2.0, 4.0] * 10)
+    plot(TraceRecordingReader(tmp_path / "c"), tmp_path / "c.png")
+    assert pictures[0] == pictures[1] != (tmp_path / "c.png").read_bytes()
     record(tmp_path / "none", ["good"] * 50)
     plot(TraceRecordingReader(tmp_path / "none"), tmp_path / "none.png")
     assert (tmp_path / "none.png").exists()

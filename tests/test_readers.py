@@ -23,7 +23,7 @@ from dumping import dump
 from hostile import HOSTILE, put_recording
 
 import gym_recording
-from gym_recording import TraceError, TraceRecording
+from gym_recording import TraceError, TraceRecording, copy_episodes
 from gym_recording.format import write_document
 
 DRIVERS = Path(__file__).parent / "drivers"
@@ -127,6 +127,11 @@ def check_alike(driver, directory):
 @pytest.mark.parametrize("directory", GOLDEN, ids=[path.name for path in GOLDEN])
 def test_a_golden_recording_is_read_alike(driver, directory):
     assert check_alike(driver, directory)["episodes"]
+
+
+def test_a_copy_of_an_old_recording_does_not_say_what_ended_its_episodes(driver, tmp_path):
+    copy_episodes(DATA / "golden" / "two_recordings", tmp_path)
+    assert {episode["ended_by"] for episode in check_alike(driver, tmp_path)["episodes"]} == {None}
 
 
 HOW_WRITTEN = {"one batch": {"batch_bytes": 1 << 40}, "many batches": {"buffer_batch_size": 7}, "streamed": STREAMED}

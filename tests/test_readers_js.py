@@ -18,7 +18,7 @@ from dumping import dump, value
 from hostile import HOSTILE, Batch, outside, put_manifest, put_recording
 
 import gym_recording
-from gym_recording import TraceRecording
+from gym_recording import TraceRecording, copy_episodes
 from gym_recording.values import VIEWS, parse_dtype
 
 NODE = shutil.which("node")
@@ -50,6 +50,13 @@ def test_every_golden_recording_reads_as_in_python():
     for directory, printed in zip(GOLDEN, dump_each(GOLDEN)):
         assert printed == dump(directory), directory
         assert len(printed["episodes"]) > 0
+
+
+def test_a_copy_of_an_old_recording_reads_as_in_python(tmp_path):
+    copy_episodes(DATA / "golden" / "two_recordings", tmp_path)
+    printed = json.loads(run_node(DRIVER, tmp_path))
+    assert printed == dump(tmp_path)
+    assert {episode["ended_by"] for episode in printed["episodes"]} == {None}
 
 
 @pytest.mark.parametrize("options", [{}, {"flush_interval": 0}], ids=["at once", "streamed"])

@@ -470,3 +470,13 @@ def test_nothing_recorded_is_nothing_replayed():
 def test_the_function_is_not_hidden_by_its_module():
     assert gym_recording.replay is sys.modules["gym_recording.replaying"].replay
     assert EpisodeReplay(1, "t", None, "equal") == EpisodeReplay(1, "t", None, "equal")
+
+
+def test_episodes_of_which_only_some_have_a_lane_are_replayed(gymnasium):
+    directory = MemoryDirectory()
+    recording = TraceRecording(directory, env={"id": "CartPole-v1"}, library="gymnasium 1.0")
+    about = {"actions": np.zeros(1, "int64"), "rewards": np.ones(1), "ended_by": "close", "seed": 1}
+    for lane in ({"lane": 0}, {}):
+        recording.episodes.append({"observations": np.zeros((2, 4), "float32"), **about, **lane})
+    recording.close()
+    assert [(one.lane, one.verdict) for one in replay(directory)] == [(None, "different"), (0, "different")]

@@ -115,6 +115,21 @@ def test_the_snippets_of_the_readme_run_in_order(library, tmp_path):
     assert all(re.fullmatch(r"\d+ (terminated|truncated) \d+\.0", line) for line in printed[3:])
 
 
+def test_the_snippet_of_the_readme_for_pytorch_runs(tmp_path):
+    data = pytest.importorskip("torch.utils.data")
+    with TraceRecording(tmp_path, durability="none") as recording:
+        for _ in range(3):
+            recording.add_reset(np.zeros(4, "float32"))
+            for step in range(200):
+                recording.add_step(step, np.full(4, step, "float32"), 1.0, terminated=step == 199, truncated=False)
+    (snippet,) = blocks(README, "py")
+    draws, *loaders = snippet.splitlines()[1], *(line.partition("  #")[0] for line in snippet.splitlines()[::2])
+    names = {**vars(data), "reader": TraceRecordingReader(tmp_path)}
+    exec(draws, names)
+    sizes = [[len(batch.rewards) for batch in eval(loader, names)] for loader in loaders]
+    assert sizes == [[256, 256, 88]] * 2
+
+
 @pytest.mark.skipif(not LIBRARIES, reason="no environments")
 def test_the_commands_of_the_readme_run_in_order(tmp_path):
     ran = set()

@@ -1118,3 +1118,15 @@ def test_arguments_in_the_wrong_order_and_those_that_are_not_for_a_wrapper_are_r
         TraceRecordingWrapper("recordings", gymnasium.make("CartPole-v1"))
     with pytest.raises(TraceError, match="lanes: not for a wrapper"):
         TraceRecordingWrapper(gymnasium.make("CartPole-v1"), tmp_path, lanes=2)
+
+
+def test_a_recorder_whose_wrapper_is_gone_records_without_frames_and_warns_once(library, tmp_path):
+    recording = TraceRecordingWrapper(make(library, Shown, 3, "rgb_array"), tmp_path, frames=True).recording
+    gc.collect()
+    with pytest.warns(UserWarning, match="the wrapper is gone, and nothing renders") as warned:
+        recording.add_reset(0)
+        recording.add_step(0, 1, 0.5)
+    assert len(warned) == 1
+    recording.close()
+    (episode,) = episodes_in(tmp_path)
+    assert (len(episode), episode.frames) == (1, None) or list(episode.frames) == [None, None]

@@ -191,23 +191,32 @@ def test_what_fails_leaves_no_file_and_the_old_one(record, tmp_path, output, mes
     assert (tmp_path / "out.mp4").read_bytes() == b"old"
 
 
-class Interrupting(list):
-    """Frames during which Ctrl-C comes."""
-
-    def __iter__(self):
-        yield self[0]
-        self.passes = getattr(self, "passes", 0) + 1
-        if self.passes == 3:  # they are looked through twice before they are written
-            raise KeyboardInterrupt
-        yield from self[1:]
-
-
 @needs_ffmpeg
 def test_an_interrupt_leaves_no_file(record, tmp_path):
-    (episode,) = record(0, 0, frames=[plain(0), plain(1)])
-    object.__setattr__(episode, "frames", Interrupting(episode.frames))
-    with pytest.raises(KeyboardInterrupt):
-        write_video(episode, tmp_path / "out.mp4")
+    """Ctrl-C comes while the pictures go to ffmpeg, which has begun a file."""
+    record(0, 0, frames=[plain(0), plain(1)])
+    program = f"""if 1:
+        import os, signal, sys, threading, time
+        import numpy as np
+        from gym_recording.episode import Episode
+        from gym_recording.video import write_video
+
+        def interrupt():
+            while not any(name.startswith(".out.mp4.") for name in os.listdir({str(tmp_path)!r})):
+                time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        frames = np.broadcast_to(np.zeros((1, 64, 64, 3), "uint8"), (10**7, 64, 64, 3))
+        episode = Episode(np.zeros(10**7), np.zeros(10**7 - 1), np.zeros(10**7 - 1), frames=frames)
+        threading.Thread(target=interrupt).start()
+        try:
+            write_video(episode, {str(tmp_path / "out.mp4")!r})
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True, timeout=60, text=True)
+    assert done.stdout == "interrupted\n"
     assert os.listdir(tmp_path) == ["recording"]
 
 
@@ -280,3 +289,17 @@ def test_without_the_package_there_is_an_error_that_gives_the_install_line(recor
         1,
         f"gym-recording: writing videos needs the package imageio-ffmpeg: {install}\n",
     )
+
+
+def test_pictures_that_fit_in_no_memory_together_are_refused(tmp_path, capsys):
+    """Two of 4 MB in a frame of 48 TB."""
+    with TraceRecording(tmp_path, frames=True, durability="none") as recording:
+        recording.add_reset(0, frame=np.zeros((1, 1 << 22, 3), "uint8"))
+        recording.add_step(0, 0, 0.0, frame=np.zeros((1 << 22, 1, 3), "uint8"))
+    pytest.importorskip("imageio_ffmpeg")
+    assert main(["video", str(tmp_path), str(tmp_path / "out.mp4")]) == 1
+    expected = (
+        "gym-recording: frames: the pictures differ too much (expected 67108864 bytes, found 4194304 x 4194304)\n"
+    )
+    assert capsys.readouterr().err == expected
+    assert not (tmp_path / "out.mp4").exists()

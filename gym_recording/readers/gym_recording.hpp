@@ -1364,7 +1364,7 @@ struct episode {
     value actions;       ///< T rows
     value rewards;       ///< T rows
     std::optional<bool> terminated, truncated;  ///< the flags of the last step, where known
-    std::optional<std::string> ended_by;  ///< "terminated", "truncated", "reset", "close", "crash"; nothing while it runs
+    std::optional<std::string> ended_by;  ///< "terminated", "truncated", "reset", "close", "crash"; nothing while it runs or where unknown
     std::optional<value> seed, options;   ///< what reset was given; a seed is an integer of any size
     std::optional<std::string> started;   ///< UTC, ISO 8601
     std::optional<std::int64_t> lane;     ///< the sub-environment of a vector environment

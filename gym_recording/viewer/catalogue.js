@@ -206,7 +206,7 @@ async function read(recording, batch, trace, version) {
   return outlines.map((outline, i) => {
     if (outline instanceof TraceError) return failed(outline, i);
     const { length, ended_by, seed, lane, started } = outline;
-    const ended = ended_by ?? (isCurrent(trace) ? "running" : "");
+    const ended = ended_by ?? (mayGrow(trace) ? "running" : "");
     const more = { return: total(outline.rewards), key: `${batch.file} ${i}`, started: started ?? "", error: null };
     return { ...blank, length, ended, seed, lane, count: 1, ...more };
   });

@@ -176,7 +176,10 @@ def reset(env: Any, seed: int | None, options: Any = None, wants_info: bool = Fa
         TraceError: it takes no seed.
     """
     arguments = {} if options is None else {"options": options}
-    parameters = inspect.signature(env.unwrapped.reset).parameters
+    try:
+        parameters: Mapping[str, Any] = inspect.signature(env.unwrapped.reset).parameters
+    except (TypeError, ValueError):  # of C or Cython: it says itself what it takes
+        parameters = {} if hasattr(env.unwrapped, "seed") else {"seed": None}
     if wants_info and "return_info" in parameters:
         arguments["return_info"] = True
     if seed is not None:
@@ -185,7 +188,7 @@ def reset(env: Any, seed: int | None, options: Any = None, wants_info: bool = Fa
         elif hasattr(env.unwrapped, "seed"):
             env.seed(seed)  # before gym 0.22
         else:
-            raise TraceError("the environment takes no seed", field="--seed")
+            raise TraceError("the environment takes no seed", field="seed")
     return env.reset(**arguments)
 
 

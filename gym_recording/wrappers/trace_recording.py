@@ -98,7 +98,7 @@ class TraceRecordingWrapper(Adopted):
         """Lets the lane render, where frames are recorded. Not in `step`, because most recordings have none."""
         itself = weakref.ref(self)  # the recorder would keep the wrapper from being collected
         if self.recording.lane.frames is not None:
-            self.recording.lane.camera = lambda: render(itself().env, itself()._frame_arguments)  # type: ignore[union-attr]
+            self.recording.lane.camera = lambda: _picture(itself())
 
     def step(self, action: Any) -> Any:
         """Steps the environment, records the step, returns what the environment returned.
@@ -191,6 +191,13 @@ class TraceRecordingWrapper(Adopted):
 def _argument_saver(library: types.ModuleType) -> Any:
     """What makes the arguments part of `env.spec`; None where the library has no such thing."""
     return getattr(getattr(library, "utils", None), "RecordConstructorArgs", None)
+
+
+def _picture(wrapper: TraceRecordingWrapper | None) -> Any:
+    """The frame of what a wrapper is around; an error that says why there is none."""
+    if wrapper is None:
+        return TraceError("the wrapper is gone, and nothing renders; hold it, not its recorder", field="frames")
+    return render(wrapper.env, wrapper._frame_arguments)
 
 
 def _calling(name: str) -> Any:

@@ -375,3 +375,17 @@ test("headers that are missing are not asked for again and again", async () => {
   assert.equal(await catalogue.look(() => {}), false);
   assert.equal(here.source.looks, looks);
 });
+
+test("an episode of a closed trace that does not say what ended it is not called running", async () => {
+  const blob = new Blob();
+  const { ended_by, ...open } = plain(blob);
+  for (const [more, ended] of [
+    [{}, "running"],
+    [{ closed: true }, ""],
+    [{ repaired: "2026-01-02T03:04:05.000000Z" }, ""],
+  ]) {
+    const catalogue = new Catalogue(place(recording(blob, [open], more)));
+    await catalogue.look(() => {});
+    assert.deepEqual([ended_by, catalogue.rows.map((row) => row.ended)], ["close", [ended]]);
+  }
+});
