@@ -21,7 +21,7 @@ from . import files
 from .episode import Episode
 from .errors import MissingEpisodesError, TraceError
 from .format import MAX_JSON_BYTES, crc32, parse_name
-from .header import Header, read_episode, read_header
+from .header import BlobEntry, Header, read_episode, read_header
 from .index import BatchFile, Index
 from .memory import Directory, MemoryDirectory
 from .outline import Leaf, Outline, Path
@@ -42,18 +42,13 @@ class Source:
     """
 
     def __init__(self, directory: Directory, on_error: str, verify: bool, mmap: bool) -> None:
-        self.directory = directory
         self.on_error = on_error
         self.verify = verify
         self.mmap = mmap
         self.looks = 0
-        self.binfiles: OrderedDict[str, Any] = OrderedDict()
-        self._columns: OrderedDict[int, tuple[dict[Path, Leaf], dict[Path, Any], int]] = OrderedDict()
         self._most = files.most_maps() // CACHED  # of each
-        self._headers: OrderedDict[str, Header] = OrderedDict()
-        self._outlines: dict[str, Outline] = {}
-        self._index: Index | None = None
         self._errors: list[TraceError] = []
+        self.directory = directory
 
     # ---- the directory
 
@@ -63,6 +58,13 @@ class Source:
 
     @directory.setter
     def directory(self, directory: Directory) -> None:
+        # Everything new: what was found elsewhere says nothing of files that have the same names here.
+        self.binfiles: OrderedDict[str, Any] = OrderedDict()
+        self._columns: OrderedDict[int, tuple[dict[Path, Leaf], dict[Path, Any], int]] = OrderedDict()
+        self._headers: OrderedDict[str, Header] = OrderedDict()
+        self._entries: dict[str, BlobEntry] = {}  # what must be true of the blobs that are open, with `verify`
+        self._outlines: dict[str, Outline] = {}
+        self.refresh()
         self._directory = directory
         self._path: Directory = directory
         if not isinstance(directory, MemoryDirectory):
@@ -90,11 +92,12 @@ class Source:
     @property
     def errors(self) -> list[TraceError]:
         """With `on_error="skip"`, why what was left out was left out."""
-        return self._errors if self.index else []
+        self.index  # noqa: B018 (the look finds them)
+        return self._errors
 
     def refresh(self) -> None:
         """Looks at the directory anew when it is next asked for."""
-        self._index = None
+        self._index: Index | None = None
         self._headers.clear()  # that of an episode which is still running grows
         self._outlines = {file: outline for file, outline in self._outlines.items() if outline.is_final}
         self.looks += 1
@@ -153,11 +156,10 @@ class Source:
         if header.first is not None and name is not None and header.first != name.first:
             raise TraceError("not the batch of this name", file=file, field="first", found=str(header.first))
         for blob, entry in header.blobs.items():
-            data = self._at_least(blob, entry.size)
-            if self.verify:
-                actual = f"{crc32(memoryview(data)[entry.start : entry.size]):08x}"
-                if actual != entry.crc32:
-                    raise TraceError("damaged", file=blob, field="crc32", expected=entry.crc32, found=actual)
+            if self.verify and self._entries.get(blob) != entry:  # else it was compared when it was opened
+                self._entries[blob] = entry
+                self.binfiles.pop(blob, None)
+            self._at_least(blob, entry.size)
         return header
 
     def episode(self, batch: BatchFile, number: int) -> Episode:
@@ -217,11 +219,11 @@ class Source:
     # ---- blobs
 
     def get_binfile(self, fn: str) -> Any:
-        """The bytes of a blob, as a read-only buffer.
+        """The bytes of a blob, as a read-only buffer. Of what no header was read there is nothing to verify.
 
         Raises:
             MissingEpisodesError: it is absent.
-            TraceError: it is no regular file with a blob's name.
+            TraceError: it is no regular file with a blob's name; or, with `verify`, damaged.
         """
         data = self.binfiles.get(fn)
         if data is None:
@@ -232,6 +234,9 @@ class Source:
                 data = files.view(self._path, fn, self.mmap)
             except FileNotFoundError as error:
                 raise MissingEpisodesError("the blob is missing, and its episodes with it", file=fn) from error
+            entry = self._entries.get(fn)
+            if entry is not None:
+                _compare(data, entry, fn)
             self.binfiles[fn] = data
             _limit(self.binfiles, self._most)
         return data
@@ -242,8 +247,7 @@ class Source:
         if len(data) < size:  # perhaps it has grown since it was mapped
             self.binfiles.pop(blob, None)
             data = self.get_binfile(blob)
-        if len(data) < size:
-            raise TraceError("cut short", file=blob, expected=f"{size} bytes", found=f"{len(data)} bytes")
+        _check_size(data, size, blob)
         return data
 
     def columns(self, leaves: dict[Path, Leaf]) -> dict[Path, Any]:
@@ -275,6 +279,19 @@ class Source:
             "_headers": OrderedDict(),
         }
         return {**self.__dict__, **empty}
+
+
+def _check_size(data: Any, size: int, blob: str) -> None:
+    if len(data) < size:
+        raise TraceError("cut short", file=blob, expected=f"{size} bytes", found=f"{len(data)} bytes")
+
+
+def _compare(data: Any, entry: BlobEntry, blob: str) -> None:
+    """Raises what a header says otherwise of a blob."""
+    _check_size(data, entry.size, blob)
+    actual = f"{crc32(memoryview(data)[entry.start : entry.size]):08x}"
+    if actual != entry.crc32:
+        raise TraceError("damaged", file=blob, field="crc32", expected=entry.crc32, found=actual)
 
 
 def _limit(cache: OrderedDict[Any, Any], most: int) -> None:
