@@ -228,7 +228,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     def transitions(self) -> Transitions:
         """The transitions of its episodes: a sequence of `Transition`, by number, many at once, or at random.
 
-        What is first asked of it, or of `windows`, reads every header once: some 30 microseconds an episode.
+        What is first asked of it, or of `windows`, reads every header once, as `summary` does.
         """
         return Transitions(self._steps)
 

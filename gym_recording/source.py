@@ -24,7 +24,8 @@ from .format import MAX_JSON_BYTES, crc32, parse_name
 from .header import BlobEntry, Header, read_episode, read_header
 from .index import BatchFile, Index
 from .memory import Directory, MemoryDirectory
-from .outline import Leaf, Outline, Path
+from .outline import Leaf, Outline
+from .values import Path
 
 LISTINGS = 4  # one, and three more: a listing made while a writer renames may show a batch without the one before it
 CACHED_HEADERS = 8  # parsed, so that nested loops over one recording stay cheap
@@ -48,6 +49,7 @@ class Source:
         self.looks = 0
         self._most = files.most_maps() // CACHED  # of each
         self._errors: list[TraceError] = []
+        self._index: Index | None = None
         self.directory = directory
 
     # ---- the directory
@@ -97,7 +99,7 @@ class Source:
 
     def refresh(self) -> None:
         """Looks at the directory anew when it is next asked for."""
-        self._index: Index | None = None
+        self._index = None
         self._headers.clear()  # that of an episode which is still running grows
         self._outlines = {file: outline for file, outline in self._outlines.items() if outline.is_final}
         self.looks += 1

@@ -18,7 +18,7 @@ import numpy as np
 
 from .errors import TraceError, missing_package
 
-Path = Tuple[Any, ...]
+Path = Tuple[Any, ...]  # of a value: the member of an episode, keys, numbers of items
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 EXACT_IN_FLOAT64 = 2**53  # every int up to here is a float64 exactly
@@ -286,6 +286,11 @@ def normalise_key(key: Any, path: Path) -> Any:
     raise TraceError(
         f"cannot store the key {key!r} of a mapping", field=path_text(path), expected="str, int, float, bool or None"
     )
+
+
+def key_mark(key: Any) -> Any:
+    """What tells keys apart that are equal and not the same: 1, 1.0 and True, 0.0 and -0.0. None for text."""
+    return None if isinstance(key, str) else repr(key)
 
 
 def snapshot(value: Any, path: Path, depth: int = 0) -> Any:

@@ -8,6 +8,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 import gym_recording
 from gym_recording import (
     DictColumns,
+    MemoryDirectory,
     MissingEpisodesError,
     TraceError,
     TraceRecording,
@@ -369,6 +371,41 @@ def test_episodes_of_other_structure_give_lists(record):
     for one in kinds:
         for other in kinds:
             check(TraceRecordingReader(record(CASES[f"observations: {one}"], CASES[f"observations: {other}"])))
+
+
+def test_keys_that_are_equal_and_not_the_same_are_told_apart(tmp_path):
+    keys = [1, True, 1.0, 0.0, -0.0, 1]
+    with TraceRecording(tmp_path, durability="none") as recording:
+        for key in keys:
+            recording.add_reset({key: 0.5})
+            recording.add_step(0, {key: 1.5}, 0.0)
+    reader = TraceRecordingReader(tmp_path)
+    for _ in range(2):  # before and after what is known without headers
+        assert [[repr(next(iter(row))) for row in one.observations] for one in reader] == [
+            [repr(key)] * 2 for key in keys
+        ]
+        assert [repr(next(iter(row))) for row in reader.transitions[:].observations] == list(map(repr, keys))
+    assert reader.select([0, 5]).transitions[:].observations[1].tolist() == [0.5, 0.5]  # 1 and 1
+
+
+def test_what_is_known_of_episodes_that_differ_takes_memory_for_each_and_not_for_each_pair(tmp_path):
+    def taken(count):
+        directory = MemoryDirectory()
+        zero = np.zeros(2, "uint8")
+        with TraceRecording(directory, batch_bytes=10**9, flush_interval=10**9) as recording:
+            for number in range(count):
+                rows = {"observations": {f"k{number}": zero}, "actions": zero[:1], "rewards": zero[:1]}
+                recording.episodes.append({**rows, "ended_by": "close"})
+        reader = TraceRecordingReader(directory)
+        list(reader.select([0]))
+        tracemalloc.start()
+        try:
+            assert len(reader.transitions) == count
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert taken(1600) < 3 * taken(800)
 
 
 def test_flags_that_are_unknown_anywhere_are_lists_with_none(tmp_path):
