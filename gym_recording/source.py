@@ -15,8 +15,6 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import Any, Callable, Iterator, TypeVar
 
-import numpy as np
-
 from . import files
 from .episode import Episode
 from .errors import MissingEpisodesError, TraceError
@@ -189,28 +187,23 @@ class Source:
         """What is known of episodes without their rows, batch by batch.
 
         Args:
-            numbers: of the episodes, an array, rising; None for all.
+            numbers: of the episodes, rising, an array or a range; None for all.
 
         Yields:
             The number of the first episode of a batch, the numbers of the episodes in it, a range or an array, and
             the outline of all of the batch.
 
         Raises:
-            TraceError: as `episode`; or a manifest is damaged.
+            TraceError: as `episode`; or, if `numbers` is no range, a manifest is damaged.
         """
         index = self.index
-        if self.on_error == "raise":
+        if self.on_error == "raise" and not isinstance(numbers, range):
             for trace in index.traces:
                 if trace.error is not None:
                     raise trace.error
-        if numbers is None:
-            for start, batch in zip(index.starts, index.batches):
-                yield start, range(batch.count), self._outline(batch)
-            return
-        positions = np.array(index.starts, "int64").searchsorted(numbers, "right") - 1
-        for position in np.unique(positions).tolist():
-            start = index.starts[position]
-            yield start, numbers[positions == position] - start, self._outline(index.batches[position])
+        for position, part in index.by_batch(range(index.count) if numbers is None else numbers):
+            outline = self._outline(index.batches[position])  # first: it knows whether there are so many
+            yield index.starts[position], part, outline
 
     def _outline(self, batch: BatchFile) -> Outline:
         outline = None if batch.error is not None else self._outlines.get(batch.file)

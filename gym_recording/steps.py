@@ -17,7 +17,7 @@ from .errors import TraceError
 from .format import EPISODE_ARRAYS
 from .outline import Block, Form, Parts, Rows, merge
 from .source import Source
-from .values import Path, array_bytes
+from .values import Path, array_bytes, own
 
 _LARGE = 1 << 12  # bytes of a row; such rows are copied one by one, straight to their place, smaller ones twice in bulk
 _NO_STEPS = Parts.of(True, EPISODE_ARRAYS, (Rows((), np.dtype("float64")),) * 3)  # as episodes without a step have it
@@ -216,7 +216,7 @@ class Steps:
             if segment not in read:
                 read[segment] = self._episode(segment)
             column = _at(read[segment], path)
-            values[place] = [_own(column[number]) for number in row]
+            values[place] = [own(column[number]) for number in row]
         return values
 
     def _episode(self, segment: int) -> Episode:
@@ -245,12 +245,3 @@ def _at(episode: Episode, path: Path) -> Any:
     for key in path[1:]:
         rows = rows.columns[key]
     return rows
-
-
-def _own(value: Any) -> Any:
-    """A copy of a value that shares no array with a blob."""
-    if isinstance(value, (np.ndarray, np.void)):
-        return value.copy()
-    if isinstance(value, dict):
-        return {key: _own(item) for key, item in value.items()}
-    return type(value)(map(_own, value)) if isinstance(value, (list, tuple)) else value

@@ -312,6 +312,17 @@ def snapshot(value: Any, path: Path, depth: int = 0) -> Any:
     return items if isinstance(value, list) else tuple(items)
 
 
+def own(value: Any) -> Any:
+    """A recorded value of one step that the caller may write to."""
+    if isinstance(value, (np.ndarray, np.void)):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return {key: own(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(own, value))
+    return value
+
+
 def is_picture(value: Any, rows: int = 0) -> bool:
     """Whether it is what a frame can be: an array (height, width) or (height, width, channels), uint8 and not empty.
 

@@ -346,3 +346,18 @@ def test_the_checker_of_the_library_finds_nothing():
     if GYM.__name__ == "gym":
         pytest.skip("the checker of gym fails under NumPy 2, and on its own environments")
     checker.check_env(PlaybackEnv(record("MountainCar", (1, 2, 3, 4))), skip_render_check=True)
+
+
+def test_which_episodes_can_be_played_is_known_without_their_infos(tmp_path):
+    with TraceRecording(tmp_path, infos=True, durability="none") as recording:
+        recording.add_reset(0.0, seed=5, info={"a": 1})  # without a step
+        for seed in (7, 8):
+            recording.add_reset(0.0, seed=seed, info={"a": 1})
+            recording.add_step(seed, 1.0, 0.0, info={"a": 2})
+    reader = TraceRecordingReader(tmp_path)
+    decoded, read = [], reader._source.episode
+    reader._source.episode = lambda *place: decoded.append(place) or read(*place)
+    agent = PlaybackAgent(reader)
+    assert (agent.episode_count, decoded) == (2, [])
+    agent.reset(seed=8)
+    assert agent() == 8 and len(decoded) == 1
