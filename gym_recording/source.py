@@ -125,10 +125,8 @@ class Source:
         Raises:
             TraceError: it is missing or damaged.
         """
-        header = self._headers.get(batch.file)
+        header: Header | None = _cached(self._headers, batch.file)
         if header is not None:
-            with suppress(KeyError):
-                self._headers.move_to_end(batch.file)
             return header
         if batch.error is not None:
             raise batch.error
@@ -220,7 +218,7 @@ class Source:
             MissingEpisodesError: it is absent.
             TraceError: it is no regular file with a blob's name; or, with `verify`, damaged.
         """
-        data = self.binfiles.get(fn)
+        data = _cached(self.binfiles, fn)
         if data is None:
             name = parse_name(fn)
             if name is None or name.kind != "blob":
@@ -251,7 +249,7 @@ class Source:
         Raises:
             TraceError: a blob is missing or cut short.
         """
-        found = self._columns.get(id(leaves))
+        found = _cached(self._columns, id(leaves))
         if found is None:
             arrays = {
                 path: leaf.array(self._at_least(leaf.blob, leaf.end) if leaf.blob else b"")
@@ -265,7 +263,7 @@ class Source:
             with suppress(KeyError):  # another thread has emptied it
                 while mapped > self._most and len(self._columns) > 1:
                     mapped -= self._columns.popitem(last=False)[1][2]
-        return found[1]
+        return found[1]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         empty: dict[str, Any] = {
@@ -287,6 +285,17 @@ def _compare(data: Any, entry: BlobEntry, blob: str) -> None:
     actual = f"{crc32(memoryview(data)[entry.start : entry.size]):08x}"
     if actual != entry.crc32:
         raise TraceError("damaged", file=blob, field="crc32", expected=entry.crc32, found=actual)
+
+
+def _cached(cache: OrderedDict[Any, Any], key: Any) -> Any:
+    """What a cache has, which is the last to leave it now; or None."""
+    found = cache.get(key)
+    if found is not None:
+        try:  # `suppress` would take as long as a read
+            cache.move_to_end(key)
+        except KeyError:  # another thread has emptied it
+            pass
+    return found
 
 
 def _limit(cache: OrderedDict[Any, Any], most: int) -> None:

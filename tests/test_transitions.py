@@ -323,13 +323,11 @@ def test_what_is_given_is_nobody_elses(reader):
 
 
 def test_values_in_lists_are_nobody_elses_either(record):
-    images = [{"a": [np.zeros(3)], "n": n} for n in range(3)]
     directory = record(episode(observations=CASES["observations: lists of arrays"].observations))
     reader = TraceRecordingReader(directory)
     (value, *_) = reader.transitions[0].observations
     value[...] = 7
     assert plain(reader.transitions[0].observations) == plain(reader[0].observations[0])
-    assert images
 
 
 def test_nothing_recorded_has_no_transitions(tmp_path):
@@ -460,8 +458,10 @@ def check_windows(reader, length, stride, pad):
                 got += [at(everything.observations, number, row + 1)]
                 got += [at(part, number, row) for part in everything[3:5]]
                 same(got, values)
-        for part in windows[number] if number < 3 else ():
-            assert part is not None
+        if number < 3:
+            one_window = windows[number]
+            same(list(one_window), [at(part, number) for part in everything])
+            assert plain(one_window.mask) == plain(everything.mask[number])
     if not everything.mask.all():
         check_blank(everything.observations, np.concatenate([everything.mask[:, :1], everything.mask], 1))
         for part in (everything.actions, everything.rewards, everything.terminated, everything.truncated):
@@ -606,12 +606,10 @@ def test_a_running_episode_whose_dtype_changes_is_read_after_a_refresh(tmp_path)
     recording.add_step(5, 5, 0.5)
     recording.close()
     reader.close()
-    try:
-        again = reader.transitions[:]
-    except MissingEpisodesError as error:
-        assert "missing" in str(error)
-    else:
-        same(again, before)
+    # Of the rewards that were int64 there is no blob any more: what was known of them cannot be read.
+    with pytest.raises(MissingEpisodesError, match="the blob is missing"):
+        reader.transitions[:]
+    assert before.rewards.tolist() == [1] * len(before.rewards)
     reader.refresh()
     assert check(reader)[:].rewards.tolist() == [1, 1, 1, 1, 0.5, 0.5]
 
