@@ -14,7 +14,7 @@ import numpy as np
 
 from .errors import TraceError
 from .rows import BLOCK_BYTES, INT64, LARGE_ROW, PYTHON_SCALARS, Arrays, Ints, LargeArrays, PiecedArray, Rows, Scalars
-from .values import INT64_MAX, INT64_MIN, MAX_DEPTH, Path, normalise, normalise_key, path_text, snapshot
+from .values import INT64_MAX, INT64_MIN, MAX_DEPTH, Path, key_mark, normalise, normalise_key, path_text, snapshot
 
 VALUE_BYTES = 300  # of header and blob, for a value that is not stacked
 
@@ -85,7 +85,9 @@ class Column:
         if isinstance(value, (Mapping, tuple)) and value:
             if len(self.path) > MAX_DEPTH:
                 raise TraceError(f"cannot store a value nested deeper than {MAX_DEPTH}", field=path_text(self.path[:4]))
-            return Fields(self, value) if isinstance(value, Mapping) else Items(self, value)
+            if isinstance(value, Mapping):
+                return (Fields if all(isinstance(key, str) for key in value) else MarkedFields)(self, value)
+            return Items(self, value)
         return Loose(self, [])
 
     def cut(self, count: int) -> None:
@@ -180,6 +182,21 @@ class Fields(Rows):
         for child in self.children.values():
             child.clear()
         return True
+
+
+class MarkedFields(Fields):
+    """A dict with keys that others are equal to: 1, True and 1.0 are not the same keys. Text needs no such look."""
+
+    __slots__ = ()
+
+    def add(self, value: Any) -> None:
+        self.column.change(value)
+
+    def take(self, value: Any) -> bool:
+        if not isinstance(value, Mapping) or len(value) != len(self.keys):
+            return False
+        marks = {key_mark(key) for key in self.keys}
+        return all(key_mark(normalise_key(key, self.column.path)) in marks for key in value) and super().take(value)
 
 
 class Items(Rows):

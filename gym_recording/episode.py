@@ -16,6 +16,7 @@ import numpy as np
 
 from .errors import TraceError
 
+ENDED_BY = ("terminated", "truncated", "reset", "close", "crash")
 _REAL = (int, float, np.bool_, np.integer, np.floating)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator, NamedTuple
 
 import numpy as np
 
-from .episode import DictColumns, Episode, TupleColumns
+from .episode import ENDED_BY, DictColumns, Episode, TupleColumns
 from .errors import TraceError
 from .format import (
     EPISODE_ARRAYS,
@@ -153,7 +153,7 @@ def _is_count(value: Any) -> bool:
 _MEMBER_CHECKS: dict[str, Callable[[Any], bool]] = {
     "terminated": lambda value: type(value) is bool,
     "truncated": lambda value: type(value) is bool,
-    "ended_by": lambda value: value in ("terminated", "truncated", "reset", "close", "crash"),
+    "ended_by": lambda value: value in ENDED_BY,
     "seed": lambda value: type(value) is int,
     "started": lambda value: type(value) is str,
     "lane": _is_count,

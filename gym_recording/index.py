@@ -7,10 +7,10 @@ batches by their first episode; a hole is a batch with an error. Only what no ma
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 from . import files
 from .errors import MissingEpisodesError, TraceError
@@ -227,6 +227,21 @@ class Index:
         """The batch of an episode, and its number there."""
         position = bisect_right(self.starts, number) - 1
         return self.batches[position], number - self.starts[position]
+
+    def by_batch(self, numbers: Any) -> Iterator[tuple[int, Any]]:
+        """Episodes by the batch in which they are: its position in `batches`, and their numbers there.
+
+        Args:
+            numbers: of the episodes, rising, a range or an array; so are those in a batch. A hostile one has no end.
+        """
+        is_range, at = isinstance(numbers, range), 0
+        while at < len(numbers):
+            position = bisect_right(self.starts, int(numbers[at])) - 1
+            start = self.starts[position]
+            after = bisect_left(numbers, start + self.batches[position].count, at)
+            part = numbers[at:after]
+            yield position, range(part[0] - start, part[-1] - start + 1, part.step) if is_range else part - start
+            at = after
 
 
 def _missing(file: str, first: int, count: int) -> BatchFile:

@@ -97,7 +97,11 @@ def _is_at(path: str, descriptor: int) -> bool:
 
 
 def _is_same(descriptor: int, other: int) -> bool:
-    return os.path.samestat(os.fstat(descriptor), os.fstat(other))
+    """Whether both are of one file; not if the first is closed."""
+    status = os.fstat(other)
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.fstat(descriptor), status)
+    return False
 
 
 def _open(path: str) -> int:
@@ -107,15 +111,18 @@ def _open(path: str) -> int:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "no regular file stands in the way of a lock", path)
-            own = next((other for other in _descriptors.values() if _is_same(other, descriptor)), None)
-            if own is not None:  # the directory has been renamed, or has several names; waiting would be for ever
-                held = os.dup(own)  # which holds it until both are closed
-                break
-            if fcntl is not None:
-                with contextlib.suppress(OSError):  # a file system without locks: the age of the files must do
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)  # a repair may have it, and is through soon
-            if _is_at(path, descriptor):
-                return descriptor
+            # A copy, and no error if one is closed: the garbage collector may close a recorder at any line.
+            own = next((other for other in list(_descriptors.values()) if _is_same(other, descriptor)), None)
+            if own is None:
+                if fcntl is not None:
+                    with contextlib.suppress(OSError):  # a file system without locks: the age of the files must do
+                        fcntl.flock(descriptor, fcntl.LOCK_EX)  # a repair may have it, and is through soon
+                if _is_at(path, descriptor):
+                    return descriptor
+            else:  # the directory has been renamed, or has several names; waiting would be for ever
+                with contextlib.suppress(OSError):
+                    held = os.dup(own)  # which holds it until both are closed
+                    break
         except BaseException:
             os.close(descriptor)
             raise

@@ -1,21 +1,21 @@
 """What is known of the episodes of a batch without their rows: lengths, returns, flags, and where the rows lie.
 
-An outline costs some 30 microseconds an episode, once, and keeps a few numbers of each. Episodes whose arrays have the
-same dtypes, row shapes and blobs make a block: there, each leaf is one array over the blob, and an episode begins at a
-row of it. All was checked when the episodes were read (`header`); where an array lies is seen from its address.
+An outline is made once, and keeps a few numbers of each episode. Episodes whose arrays have the same dtypes, row shapes
+and blobs make a block: there, each leaf is one array over the blob, and an episode begins at a row of it. All was
+checked when the episodes were read (`header`); where an array lies is seen from its address.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Tuple
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
 from .episode import DictColumns, Episode, TupleColumns
 from .format import EPISODE_ARRAYS
 from .header import Header, read_episode
+from .values import Path, array_bytes, key_mark
 
-Path = Tuple[Any, ...]  # of a leaf: the member of an episode, keys, numbers of items
 FACTS = ("started", "seed", "ended_by", "terminated", "truncated", "lane")  # of an episode, None where unknown
 _KNOWN = {*EPISODE_ARRAYS, *FACTS, "headless"}  # what is all that an outline knows
 
@@ -33,6 +33,11 @@ class Parts(NamedTuple):
     is_dict: bool
     keys: tuple[Any, ...]
     forms: tuple[Any, ...]
+    marks: tuple[Any, ...]  # of the keys, as `key_mark` gives them: 1 and True are not the same
+
+    @classmethod
+    def of(cls, is_dict: bool, keys: tuple[Any, ...], forms: tuple[Any, ...]) -> Parts:
+        return cls(is_dict, keys, forms, tuple(map(key_mark, keys)))
 
 
 Form = Any  # Rows, Parts, or None for what is no array: a list with a value per row
@@ -47,9 +52,9 @@ def merge(one: Form, other: Form) -> Form:
     if one == other:
         return one
     if isinstance(one, Parts) and isinstance(other, Parts) and one.is_dict == other.is_dict:
-        if len(one.keys) == len(other.keys) and set(one.keys) == set(other.keys):
+        if dict(zip(one.keys, one.marks)) == dict(zip(other.keys, other.marks)):
             others = dict(zip(other.keys, other.forms))
-            return Parts(one.is_dict, one.keys, tuple(merge(f, others[key]) for key, f in zip(one.keys, one.forms)))
+            return one._replace(forms=tuple(merge(form, others[key]) for key, form in zip(one.keys, one.forms)))
     return None
 
 
@@ -72,7 +77,7 @@ class Leaf(NamedTuple):
     @property
     def end(self) -> int:
         """How many bytes the blob must have."""
-        return self.offset + self.rows * row_bytes(self.dtype, self.shape)
+        return self.offset + self.rows * array_bytes(self.dtype, self.shape)
 
     def array(self, data: Any) -> Any:
         """The array over the bytes of the blob."""
@@ -82,10 +87,17 @@ class Leaf(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Episodes of a batch whose rows lie in the same arrays."""
+    """Episodes of a batch whose rows lie in the same arrays.
+
+    Attributes:
+        form: of their rows.
+        leaves: by path.
+        first: by path, int64 (n,): the rows in the leaf at which its n episodes begin.
+    """
 
     form: Form
     leaves: dict[Path, Leaf]
+    first: dict[Path, Any]
 
 
 class Outline:
@@ -99,7 +111,7 @@ class Outline:
         segments: int64 (S, 3): runs of steps that are transitions: episode, first step, how many.
         blocks: of the episodes that have transitions.
         block: int64 (E,): the number of the block of an episode; -1 if it has no transition.
-        first: by path, int64 (E,): the row in the leaf at which an episode begins.
+        place: int64 (E,): which of the episodes of its block it is.
         is_final: whether none of its episodes may change any more.
         is_whole: bool (E,): whether `episode` can give the episode: nothing else is known of it.
     """
@@ -111,7 +123,7 @@ class Outline:
         self.headless = np.zeros(count, "bool")
         self.facts: dict[str, list[Any]] = {name: [] for name in FACTS}
         self.block = np.full(count, -1)
-        self.first: dict[Path, Any] = {}
+        self.place = np.zeros(count, "int64")
         segments: list[tuple[int, int, int]] = []
         blobs = _Blobs(get_binfile)
         blocks: dict[Any, _Block] = {}
@@ -129,7 +141,7 @@ class Outline:
                 segments += [(number, *run) for run in runs]
                 self._place(number, episode, blobs, blocks)
         self.segments = np.array(segments, "int64").reshape(-1, 3)
-        self.blocks = [block.finish(self.first, count) for block in blocks.values()]
+        self.blocks = [block.finish() for block in blocks.values()]
         self.is_final = header.version >= 2 and not header.runs
         self.is_whole = np.array([self._is_whole(*item) for item in enumerate(header.episodes)], "bool")
 
@@ -146,12 +158,13 @@ class Outline:
             columns: gives the arrays over the blobs of a block.
         """
         block = self.blocks[self.block[number]]
-        arrays, steps, headless = columns(block.leaves), int(self.lengths[number]), bool(self.headless[number])
+        place, arrays = self.place[number], columns(block.leaves)
+        steps, headless = int(self.lengths[number]), bool(self.headless[number])
         rows = {"observations": steps + (not headless), "actions": steps, "rewards": steps}
 
         def build(form: Form, path: Path) -> Any:
             if isinstance(form, Rows):
-                first = int(self.first[path][number])
+                first = int(block.first[path][place])
                 return arrays[path][first : first + rows[path[0]]]
             items = [(key, build(part, (*path, key))) for key, part in zip(form.keys, form.forms)]
             return DictColumns(items) if form.is_dict else TupleColumns(tuple(item for _, item in items))
@@ -162,7 +175,7 @@ class Outline:
     def _place(self, number: int, episode: Episode, blobs: _Blobs, blocks: dict[Any, _Block]) -> None:
         """Puts an episode into its block."""
         arrays: dict[Path, Any] = {}
-        form = Parts(True, EPISODE_ARRAYS, tuple(_form(getattr(episode, m), (m,), arrays) for m in EPISODE_ARRAYS))
+        form = Parts.of(True, EPISODE_ARRAYS, tuple(_form(getattr(episode, m), (m,), arrays) for m in EPISODE_ARRAYS))
         places = [blobs.place(array) for array in arrays.values()]
         key: Any = form, tuple((blob, part) for blob, part, _ in places)
         if any(blob is None for blob, _, _ in places):
@@ -171,8 +184,7 @@ class Outline:
         if block is None:
             leaves = {path: (place[0], place[1], arrays[path]) for path, place in zip(arrays, places)}
             block = blocks[key] = _Block(len(blocks), form, leaves)
-        self.block[number] = block.number
-        block.episodes.append(number)
+        self.block[number], self.place[number] = block.number, len(block.firsts)
         block.firsts.append([first for _, _, first in places])
         block.lengths.append([len(array) for array in arrays.values()])
 
@@ -184,22 +196,21 @@ class _Block:
         self.number = number
         self.form = form
         self.leaves = leaves
-        self.episodes: list[int] = []
         self.firsts: list[list[int]] = []  # for each episode and leaf, the row of the blob at which it begins
         self.lengths: list[list[int]] = []  # likewise, how many rows it has
 
-    def finish(self, first: dict[Path, Any], count: int) -> Block:
-        """The block; `first` gets the rows at which the episodes begin in them."""
-        begins = np.array(self.firsts).reshape(len(self.episodes), -1)
+    def finish(self) -> Block:
+        """The block."""
+        begins = np.array(self.firsts, "int64").reshape(len(self.firsts), -1)
         ends = begins + np.array(self.lengths).reshape(begins.shape)
-        leaves = {}
+        leaves, first = {}, {}
         for n, (path, (blob, part, array)) in enumerate(self.leaves.items()):
             base = int(begins[:, n].min())
-            first.setdefault(path, np.zeros(count, "int64"))[self.episodes] = begins[:, n] - base
+            first[path] = begins[:, n] - base
             dtype, shape = array.dtype, array.shape[1:]
-            offset = part + base * row_bytes(dtype, shape)
+            offset = part + base * array_bytes(dtype, shape)
             leaves[path] = Leaf(blob, offset, int(ends[:, n].max()) - base, dtype, shape)
-        return Block(self.form, leaves)
+        return Block(self.form, leaves, first)
 
 
 class _Blobs:
@@ -223,7 +234,7 @@ class _Blobs:
 
     def place(self, array: Any) -> tuple[str | None, int, int]:
         """The blob of an array, and, in its bytes, the part of a row before the first, and the number of that row."""
-        size = row_bytes(array.dtype, array.shape[1:])
+        size = array_bytes(array.dtype, array.shape[1:])
         if not size:
             return "", 0, 0
         if array.flags.c_contiguous:
@@ -259,13 +270,5 @@ def _form(value: Any, path: Path, arrays: dict[Path, Any]) -> Form:
         is_dict = isinstance(value, DictColumns)
         items = dict(value.items() if isinstance(value, DictColumns) else enumerate(value.columns))
         forms = tuple(_form(item, (*path, key), arrays) for key, item in items.items())
-        return Parts(is_dict, tuple(items), forms)
+        return Parts.of(is_dict, tuple(items), forms)
     return None
-
-
-def row_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
-    """The bytes of a row."""
-    size = dtype.itemsize
-    for length in shape:
-        size *= length
-    return size

@@ -18,6 +18,7 @@ from .format import read_array
 from .header import Header, read_episode
 from .index import BatchFile, Trace
 from .memory import Directory, MemoryDirectory, Place
+from .outline import Outline
 from .selection import Asked, Selection, named_by
 from .source import Source
 from .steps import Steps
@@ -145,9 +146,16 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         steps: Steps = self._once("steps", lambda: Steps(self._source, self._chosen()))
         return steps
 
+    def _outlines(self) -> Iterator[tuple[int, Any, Outline]]:
+        return self._source.outlines(self._chosen())
+
     @property
     def numbers(self) -> Any:
-        """The numbers that the episodes have in the whole recording: a range, or, of a view, an array of int64."""
+        """The numbers that the episodes have in the whole recording: a range; of a view a read-only array of int64.
+
+        `Trace.numbers` are likewise; all other numbers of episodes are those in the reader or view that was asked:
+        `view.numbers[n]` tells where the n-th of the view stands in the recording.
+        """
         chosen = self._chosen()
         return range(self._source.index.count) if chosen is None else chosen
 
@@ -201,8 +209,9 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         It is a reader like this one, in the same order, which can be selected from again. It shares what is open.
 
         Args:
-            episodes: a slice, numbers in this reader, or an array of bool, one for each. They are fixed: after a
-                refresh, the view has the same ones, wherever they stand then.
+            episodes: a slice without a negative step, numbers in this reader, each once and in any order, or an array
+                of bool, one for each. They are fixed: after a refresh, the view has the same ones, wherever they stand
+                then.
             min_length: the fewest steps.
             max_length: the most steps.
             min_return: the least `Episode.total_reward`; NaN never fits.
@@ -228,7 +237,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
     def transitions(self) -> Transitions:
         """The transitions of its episodes: a sequence of `Transition`, by number, many at once, or at random.
 
-        What is first asked of it, or of `windows`, reads every header once: some 30 microseconds an episode.
+        What is first asked of it, or of `windows`, reads every header once, as `summary` does.
         """
         return Transitions(self._steps)
 
@@ -252,7 +261,7 @@ class TraceRecordingReader(Sequence):  # type: ignore[type-arg]  # subscripting 
         Raises:
             TraceError: something is missing or damaged.
         """
-        return summarize(self.traces, self._source.outlines(self._chosen()))
+        return summarize(self.traces, self._outlines())
 
     # ---- batches
 

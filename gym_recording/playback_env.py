@@ -15,8 +15,9 @@ from .episode import Episode
 from .errors import TraceError
 from .memory import Place
 from .playback import TraceRecordingReader
-from .position import Position, own
+from .position import Position
 from .rebuild import installed_library
+from .values import own
 from .wrappers.api import era_of, join_step, reset_gives_info
 
 _SPACES = ("observation_space", "action_space")

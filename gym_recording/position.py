@@ -8,26 +8,13 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left
-from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from .episode import Episode
 from .errors import TraceError
 from .memory import Place
 from .playback import TraceRecordingReader
-
-
-def own(value: Any) -> Any:
-    """A recorded value of one step that the caller may write to."""
-    if isinstance(value, (np.ndarray, np.void)):
-        return value.copy()
-    if isinstance(value, Mapping):
-        return {key: own(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(own, value))
-    return value
+from .values import own
 
 
 class Position:
@@ -57,15 +44,20 @@ class Position:
         self.reader = reader._apart()  # numbers and seeds are those of this look
         self.numbers: list[int] = []
         self._seeds: dict[int, int] = {}
-        for number, episode in enumerate(self.reader):
-            if len(episode) and not episode.headless:
-                if episode.seed is not None:
-                    self._seeds.setdefault(episode.seed, len(self.numbers))
-                self.numbers.append(number)
+        whole: list[int] = []  # the numbers of the same episodes in the whole recording
+        count = 0
+        for start, chosen, outline in self.reader._outlines():
+            for number, in_batch in enumerate(chosen, count):
+                if outline.lengths[in_batch] and not outline.headless[in_batch]:
+                    seed = outline.facts["seed"][in_batch]
+                    if seed is not None:
+                        self._seeds.setdefault(seed, len(self.numbers))
+                    self.numbers.append(number)
+                    whole.append(start + int(in_batch))
+            count += len(chosen)
         if not self.numbers:
             directory = str(self.reader.directory)
             raise TraceError("there is no episode to play back", file=directory, expected="one with a step")
-        whole = [int(self.reader.numbers[number]) for number in self.numbers]  # their numbers in the whole recording
         places = [(bisect_left(whole, t.numbers.start), bisect_left(whole, t.numbers.stop)) for t in self.reader.traces]
         self.traces = [trace for trace, (start, stop) in zip(self.reader.traces, places) if start < stop]
         self._at = -1

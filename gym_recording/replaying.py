@@ -11,7 +11,7 @@ import warnings
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Iterator
 
 from .batch import encode_batch
@@ -23,8 +23,8 @@ from .header import read_episode, read_header
 from .index import Trace
 from .memory import MemoryDirectory, Place
 from .playback import TraceRecordingReader
-from .position import own
 from .rebuild import installed_library
+from .values import own
 from .wrappers import TraceRecordingWrapper
 from .wrappers.api import library_of, make_arguments, reset
 
@@ -37,7 +37,7 @@ class EpisodeReplay:
     """What the replay of an episode showed.
 
     Attributes:
-        number: of the episode, in the whole recording.
+        number: of the episode, in the reader or view that was given.
         trace: the name of its trace.
         lane: as in `Episode`.
         verdict: "equal": bit for bit, as far as it is recorded. "different". "unproven": it may have been equal or not,
@@ -109,7 +109,9 @@ def replays(
             made = _make(env, trace)
             with nullcontext() if made is env else _closing(made):
                 replayer = _Replayer(made, reader[chain[0]].infos is not None, ignore)
-                yield from (one for one in replayer.run(reader, trace, chain) if one.number in wanted)
+                for one in replayer.run(reader, trace, chain):
+                    if one.number in wanted:
+                        yield replace(one, number=bisect_left(numbers, one.number))
 
 
 def _chains(reader: TraceRecordingReader, numbers: range) -> Iterator[Sequence[int]]:
@@ -118,9 +120,10 @@ def _chains(reader: TraceRecordingReader, numbers: range) -> Iterator[Sequence[i
         yield numbers
         return
     lanes: dict[Any, list[int]] = {}
-    for number in numbers:
-        lanes.setdefault(reader[number].lane, []).append(number)
-    yield from (lanes[lane] for lane in sorted(lanes, key=lambda lane: -1 if lane is None else lane))
+    for start, chosen, outline in reader._source.outlines(numbers):
+        for number in chosen:
+            lanes.setdefault(outline.facts["lane"][number], []).append(start + number)
+    yield from (lanes[lane] for lane in sorted(lanes, key=lambda lane: (lane is not None, lane)))
 
 
 @contextmanager

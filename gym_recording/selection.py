@@ -12,15 +12,13 @@ from typing import Any, Collection, Iterable, Mapping, NamedTuple
 
 import numpy as np
 
+from .episode import ENDED_BY
 from .errors import TraceError
 from .options import json_copy
 from .source import Source
 from .summary import Summary, summarize
 
 MOST = 1 << 40  # of anything asked for: more has no place in memory, and must not overflow an int64
-REASONS = ("terminated", "truncated", "reset", "close", "crash")
-
-
 _BOUNDS = ("min_length", "max_length", "min_return", "max_return")
 
 
@@ -55,8 +53,8 @@ class Asked(NamedTuple):
             is_one = isinstance(ended_by, str) or not isinstance(ended_by, Iterable)
             ended_by = (ended_by,) if is_one else tuple(ended_by)
         for reason in ended_by or ():
-            if not (reason is None or (isinstance(reason, str) and reason in REASONS)):
-                raise TraceError("unknown", field="ended_by", expected=", ".join(REASONS), found=repr(reason)[:80])
+            if not (reason is None or (isinstance(reason, str) and reason in ENDED_BY)):
+                raise TraceError("unknown", field="ended_by", expected=", ".join(ENDED_BY), found=repr(reason)[:80])
         return self._replace(ended_by=ended_by, metadata=json_copy(self.metadata, "metadata"))
 
 
@@ -84,6 +82,7 @@ class Selection:
             there = {batch.file: (start, batch.count) for start, batch in zip(index.starts, index.batches)}
             parts = [there[file][0] + part[part < there[file][1]] for file, part in self.named.items() if file in there]
             numbers = np.sort(np.concatenate([np.zeros(0, "int64"), *parts]))
+            numbers.setflags(write=False)  # a view's own
         asked = self.asked
         if all(value is None for value in asked):
             return numbers
@@ -96,7 +95,9 @@ class Selection:
                     fits &= compare(values, bound)
         if asked.ended_by is not None:
             fits &= np.array([reason in asked.ended_by for reason in summary.ended_by], "bool")
-        return summary.numbers[fits]
+        chosen = np.flatnonzero(fits) if numbers is None else numbers[fits]
+        chosen.setflags(write=False)
+        return chosen
 
     def _bounds(self, summary: Summary) -> Any:
         return (
@@ -132,22 +133,28 @@ def named_by(source: Source, numbers: Any, episodes: Any) -> dict[str, Any]:
         episodes: a slice, numbers among them, negative ones from the end, or an array of bool with one for each.
 
     Raises:
-        TraceError: it is none of these.
+        TraceError: it is none of these; or a slice has an episode of a batch that is missing or damaged.
         IndexError: there is no such episode.
     """
     if isinstance(episodes, slice):
-        chosen = np.asarray(numbers[episodes])
+        chosen = numbers[episodes]
+        if episodes.step is not None and episodes.step < 0:
+            expected = "a step from 1 on: a view has the order of the recording"
+            raise TraceError("cannot be chosen so", field="episodes", expected=expected, found=repr(episodes)[:80])
     else:
-        places = positions(episodes, len(numbers), "episode")
-        chosen = places if isinstance(numbers, range) else numbers[places]
-    chosen = np.unique(chosen.astype("int64"))
-    index = source.index
-    starts = np.array(index.starts, "int64")
-    where = starts.searchsorted(chosen, "right") - 1
-    return {
-        index.batches[position].file: chosen[where == position] - starts[position]
-        for position in np.unique(where).tolist()
-    }
+        chosen = np.sort(positions(episodes, len(numbers), "episode"))
+        doubles = chosen[1:][chosen[1:] == chosen[:-1]]
+        if len(doubles):
+            found = f"{doubles[0]} twice"
+            raise TraceError("cannot be chosen so", field="episodes", expected="each once", found=found)
+        chosen = chosen if isinstance(numbers, range) else numbers[chosen]
+    index, named = source.index, {}
+    for position, part in index.by_batch(chosen):
+        batch = index.batches[position]
+        if isinstance(part, range):
+            source.read_header(batch)  # only a batch that has so many episodes gets memory for their numbers
+        named[batch.file] = np.asarray(part, "int64")
+    return named
 
 
 def positions(wanted: Any, count: int, noun: str) -> Any:

@@ -15,16 +15,15 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import Any, Callable, Iterator, TypeVar
 
-import numpy as np
-
 from . import files
 from .episode import Episode
 from .errors import MissingEpisodesError, TraceError
 from .format import MAX_JSON_BYTES, crc32, parse_name
-from .header import Header, read_episode, read_header
+from .header import BlobEntry, Header, read_episode, read_header
 from .index import BatchFile, Index
 from .memory import Directory, MemoryDirectory
-from .outline import Leaf, Outline, Path
+from .outline import Leaf, Outline
+from .values import Path
 
 LISTINGS = 4  # one, and three more: a listing made while a writer renames may show a batch without the one before it
 CACHED_HEADERS = 8  # parsed, so that nested loops over one recording stay cheap
@@ -42,18 +41,14 @@ class Source:
     """
 
     def __init__(self, directory: Directory, on_error: str, verify: bool, mmap: bool) -> None:
-        self.directory = directory
         self.on_error = on_error
         self.verify = verify
         self.mmap = mmap
         self.looks = 0
-        self.binfiles: OrderedDict[str, Any] = OrderedDict()
-        self._columns: OrderedDict[int, tuple[dict[Path, Leaf], dict[Path, Any], int]] = OrderedDict()
         self._most = files.most_maps() // CACHED  # of each
-        self._headers: OrderedDict[str, Header] = OrderedDict()
-        self._outlines: dict[str, Outline] = {}
-        self._index: Index | None = None
         self._errors: list[TraceError] = []
+        self._index: Index | None = None
+        self.directory = directory
 
     # ---- the directory
 
@@ -63,6 +58,13 @@ class Source:
 
     @directory.setter
     def directory(self, directory: Directory) -> None:
+        # Everything new: what was found elsewhere says nothing of files that have the same names here.
+        self.binfiles: OrderedDict[str, Any] = OrderedDict()
+        self._columns: OrderedDict[int, tuple[dict[Path, Leaf], dict[Path, Any], int]] = OrderedDict()
+        self._headers: OrderedDict[str, Header] = OrderedDict()
+        self._entries: dict[str, BlobEntry] = {}  # what must be true of the blobs that are open, with `verify`
+        self._outlines: dict[str, Outline] = {}
+        self.refresh()
         self._directory = directory
         self._path: Directory = directory
         if not isinstance(directory, MemoryDirectory):
@@ -90,7 +92,8 @@ class Source:
     @property
     def errors(self) -> list[TraceError]:
         """With `on_error="skip"`, why what was left out was left out."""
-        return self._errors if self.index else []
+        self.index  # noqa: B018 (the look finds them)
+        return self._errors
 
     def refresh(self) -> None:
         """Looks at the directory anew when it is next asked for."""
@@ -122,10 +125,8 @@ class Source:
         Raises:
             TraceError: it is missing or damaged.
         """
-        header = self._headers.get(batch.file)
+        header: Header | None = _cached(self._headers, batch.file)
         if header is not None:
-            with suppress(KeyError):
-                self._headers.move_to_end(batch.file)
             return header
         if batch.error is not None:
             raise batch.error
@@ -153,11 +154,10 @@ class Source:
         if header.first is not None and name is not None and header.first != name.first:
             raise TraceError("not the batch of this name", file=file, field="first", found=str(header.first))
         for blob, entry in header.blobs.items():
-            data = self._at_least(blob, entry.size)
-            if self.verify:
-                actual = f"{crc32(memoryview(data)[entry.start : entry.size]):08x}"
-                if actual != entry.crc32:
-                    raise TraceError("damaged", file=blob, field="crc32", expected=entry.crc32, found=actual)
+            if self.verify and self._entries.get(blob) != entry:  # else it was compared when it was opened
+                self._entries[blob] = entry
+                self.binfiles.pop(blob, None)
+            self._at_least(blob, entry.size)
         return header
 
     def episode(self, batch: BatchFile, number: int) -> Episode:
@@ -185,28 +185,23 @@ class Source:
         """What is known of episodes without their rows, batch by batch.
 
         Args:
-            numbers: of the episodes, an array, rising; None for all.
+            numbers: of the episodes, rising, an array or a range; None for all.
 
         Yields:
             The number of the first episode of a batch, the numbers of the episodes in it, a range or an array, and
             the outline of all of the batch.
 
         Raises:
-            TraceError: as `episode`; or a manifest is damaged.
+            TraceError: as `episode`; or, if `numbers` is no range, a manifest is damaged.
         """
         index = self.index
-        if self.on_error == "raise":
+        if self.on_error == "raise" and not isinstance(numbers, range):
             for trace in index.traces:
                 if trace.error is not None:
                     raise trace.error
-        if numbers is None:
-            for start, batch in zip(index.starts, index.batches):
-                yield start, range(batch.count), self._outline(batch)
-            return
-        positions = np.array(index.starts, "int64").searchsorted(numbers, "right") - 1
-        for position in np.unique(positions).tolist():
-            start = index.starts[position]
-            yield start, numbers[positions == position] - start, self._outline(index.batches[position])
+        for position, part in index.by_batch(range(index.count) if numbers is None else numbers):
+            outline = self._outline(index.batches[position])  # first: it knows whether there are so many
+            yield index.starts[position], part, outline
 
     def _outline(self, batch: BatchFile) -> Outline:
         outline = None if batch.error is not None else self._outlines.get(batch.file)
@@ -217,13 +212,13 @@ class Source:
     # ---- blobs
 
     def get_binfile(self, fn: str) -> Any:
-        """The bytes of a blob, as a read-only buffer.
+        """The bytes of a blob, as a read-only buffer. Of what no header was read there is nothing to verify.
 
         Raises:
             MissingEpisodesError: it is absent.
-            TraceError: it is no regular file with a blob's name.
+            TraceError: it is no regular file with a blob's name; or, with `verify`, damaged.
         """
-        data = self.binfiles.get(fn)
+        data = _cached(self.binfiles, fn)
         if data is None:
             name = parse_name(fn)
             if name is None or name.kind != "blob":
@@ -232,6 +227,9 @@ class Source:
                 data = files.view(self._path, fn, self.mmap)
             except FileNotFoundError as error:
                 raise MissingEpisodesError("the blob is missing, and its episodes with it", file=fn) from error
+            entry = self._entries.get(fn)
+            if entry is not None:
+                _compare(data, entry, fn)
             self.binfiles[fn] = data
             _limit(self.binfiles, self._most)
         return data
@@ -242,8 +240,7 @@ class Source:
         if len(data) < size:  # perhaps it has grown since it was mapped
             self.binfiles.pop(blob, None)
             data = self.get_binfile(blob)
-        if len(data) < size:
-            raise TraceError("cut short", file=blob, expected=f"{size} bytes", found=f"{len(data)} bytes")
+        _check_size(data, size, blob)
         return data
 
     def columns(self, leaves: dict[Path, Leaf]) -> dict[Path, Any]:
@@ -252,7 +249,7 @@ class Source:
         Raises:
             TraceError: a blob is missing or cut short.
         """
-        found = self._columns.get(id(leaves))
+        found = _cached(self._columns, id(leaves))
         if found is None:
             arrays = {
                 path: leaf.array(self._at_least(leaf.blob, leaf.end) if leaf.blob else b"")
@@ -266,7 +263,7 @@ class Source:
             with suppress(KeyError):  # another thread has emptied it
                 while mapped > self._most and len(self._columns) > 1:
                     mapped -= self._columns.popitem(last=False)[1][2]
-        return found[1]
+        return found[1]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         empty: dict[str, Any] = {
@@ -275,6 +272,30 @@ class Source:
             "_headers": OrderedDict(),
         }
         return {**self.__dict__, **empty}
+
+
+def _check_size(data: Any, size: int, blob: str) -> None:
+    if len(data) < size:
+        raise TraceError("cut short", file=blob, expected=f"{size} bytes", found=f"{len(data)} bytes")
+
+
+def _compare(data: Any, entry: BlobEntry, blob: str) -> None:
+    """Raises what a header says otherwise of a blob."""
+    _check_size(data, entry.size, blob)
+    actual = f"{crc32(memoryview(data)[entry.start : entry.size]):08x}"
+    if actual != entry.crc32:
+        raise TraceError("damaged", file=blob, field="crc32", expected=entry.crc32, found=actual)
+
+
+def _cached(cache: OrderedDict[Any, Any], key: Any) -> Any:
+    """What a cache has, which is the last to leave it now; or None."""
+    found = cache.get(key)
+    if found is not None:
+        try:  # `suppress` would take as long as a read
+            cache.move_to_end(key)
+        except KeyError:  # another thread has emptied it
+            pass
+    return found
 
 
 def _limit(cache: OrderedDict[Any, Any], most: int) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from .columns import Column
 from .errors import TraceError
 from .rows import BLOCK_BYTES
-from .values import is_picture, normalise, normalise_key
+from .values import is_picture, key_mark, normalise, normalise_key
 
 
 class Sparse:
@@ -73,13 +73,12 @@ class Infos(Sparse):
             return
         for key, value in info.items():
             entry = self.columns.get(key)
-            if entry is None:
+            if entry is None or key.__class__ is not str:
                 try:
-                    key = normalise_key(key, ("infos",))
+                    key, entry = self._entry(normalise_key(key, ("infos",)))
                 except TraceError as error:
-                    self._refuse(key, error)
+                    self._refuse((type(key), key), error)
                     continue
-                entry = self.columns.setdefault(key, (Column(("infos", key, "rows")), Column(("infos", key))))
             at, column = entry
             try:
                 column.add(value)
@@ -88,6 +87,17 @@ class Infos(Sparse):
                 self._refuse(key, error)
             else:
                 at.add(row)
+
+    def _entry(self, key: Any) -> tuple[Any, tuple[Column, Column]]:
+        """A key with its columns, where there is none that is equal and not the same, such as 1 and True."""
+        entry = self.columns.get(key)
+        if entry is not None and key_mark(key) != key_mark(entry[0].path[1]):
+            if len(entry[0]):
+                raise TraceError(
+                    f"cannot store the key {key!r} beside {entry[0].path[1]!r}: they are equal", field="infos"
+                )
+            del self.columns[key]  # of an episode before
+        return key, self.columns.setdefault(key, (Column(("infos", key, "rows")), Column(("infos", key))))
 
 
 class Frames(Sparse):

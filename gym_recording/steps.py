@@ -15,12 +15,13 @@ import numpy as np
 from .episode import Episode
 from .errors import TraceError
 from .format import EPISODE_ARRAYS
-from .outline import Form, Leaf, Parts, Path, Rows, merge, row_bytes
+from .outline import Block, Form, Parts, Rows, merge
 from .source import Source
+from .values import Path, array_bytes, own
 
 _LARGE = 1 << 12  # bytes of a row; such rows are copied one by one, straight to their place, smaller ones twice in bulk
-_NO_STEPS = Parts(True, EPISODE_ARRAYS, (Rows((), np.dtype("float64")),) * 3)  # as episodes without a step have it
-_NUMBERS = ("numbers", "starts", "counts", "last", "head", "block")  # of a segment
+_NO_STEPS = Parts.of(True, EPISODE_ARRAYS, (Rows((), np.dtype("float64")),) * 3)  # as episodes without a step have it
+_NUMBERS = ("numbers", "starts", "counts", "last", "head", "block", "place")  # of a segment
 
 
 class Picks(NamedTuple):
@@ -100,26 +101,24 @@ class Steps:
     def __init__(self, source: Source, numbers: Any) -> None:
         self.source, self._index = source, source.index
         parts: dict[str, list[Any]] = {name: [] for name in (*_NUMBERS, "terminated", "truncated")}
-        bases: list[dict[Path, Any]] = []
         forms: list[Form] = []
-        self._leaves: list[dict[Path, Leaf]] = []
+        self._blocks: list[Block] = []
         for start, chosen, outline in source.outlines(numbers):
             is_chosen = np.zeros(len(outline.lengths), "bool")
             is_chosen[chosen] = True
             segments = outline.segments[is_chosen[outline.segments[:, 0]]]
             episodes, head = segments[:, 0], outline.headless[segments[:, 0]]
             blocks = outline.block[episodes]
-            found = (start + episodes, *segments.T[1:], outline.lengths[episodes] - 1, head, blocks + len(self._leaves))
+            last, places = outline.lengths[episodes] - 1, outline.place[episodes]
+            found = (start + episodes, *segments.T[1:], last, head, blocks + len(self._blocks), places)
             for name, part in zip(_NUMBERS, found):
                 parts[name].append(part)
             for name in ("terminated", "truncated"):
                 parts[name].append(np.array(outline.facts[name], "object")[episodes])
-            rows = {path: first[episodes] for path, first in outline.first.items()}
-            bases.append({path: row - head if path[0] == "observations" else row for path, row in rows.items()})
             forms += [outline.blocks[block].form for block in np.unique(blocks)]
-            self._leaves += [block.leaves for block in outline.blocks]
+            self._blocks += outline.blocks
         joined = [np.concatenate([np.zeros(0, "int64"), *parts[name]]).astype("int64") for name in _NUMBERS]
-        self.numbers, self.starts, self.counts, self._last, self._head, self._block = joined
+        self.numbers, self.starts, self.counts, self._last, self._head, self._block, place = joined
         if sum(self.counts.tolist()) > sys.maxsize:
             raise TraceError("too many transitions to count", expected=f"at most {sys.maxsize}")
         flags = [np.concatenate([np.zeros(0, "object"), *parts[name]]) for name in ("terminated", "truncated")]
@@ -131,10 +130,12 @@ class Steps:
         self._listed = [path for path, form in leaves.items() if form is None]
         self._stacked = {path: form for path, form in leaves.items() if form is not None}
         # What makes the number of a step its row in the array of its block; of observations, that of the one before it.
-        self._bases = {
-            path: np.concatenate([np.zeros(0, "int64"), *(base[path] for base in bases if path in base)])
-            for path in self._stacked
-        }
+        self._bases = {path: -self._head if path[0] == "observations" else 0 * self._head for path in self._stacked}
+        order = self._block.argsort(kind="stable")
+        for segments in np.split(order, np.flatnonzero(np.diff(self._block[order])) + 1) if len(order) else ():
+            first = self._blocks[self._block[segments[0]]].first
+            for path, base in self._bases.items():
+                base[segments] += first[path][place[segments]]
 
     def pick(self, order: Any, segments: Any, at: Any) -> Picks:
         """Steps with their blocks.
@@ -184,7 +185,7 @@ class Steps:
         """
         targets = {}
         for path, form in self._stacked.items():
-            kind = _Bulk if row_bytes(form.dtype, form.shape) < _LARGE else _OneByOne
+            kind = _Bulk if array_bytes(form.dtype, form.shape) < _LARGE else _OneByOne
             targets[path] = kind(form, picks, rows[path[0]] + self._bases[path][picks.segments][:, None], apart)
         for block, begin, end in picks.runs:
             columns = self._columns(block, picks.segments[begin])
@@ -201,7 +202,7 @@ class Steps:
 
     def _columns(self, block: int, segment: int) -> dict[Path, Any]:
         """The arrays over the blobs of a block."""
-        leaves = self._leaves[block]
+        leaves = self._blocks[block].leaves
         columns = self.source.columns(leaves)
         if len(columns) < len(leaves):  # in the order of Fortran, in files of 2016
             read = self._episode(segment)
@@ -215,7 +216,7 @@ class Steps:
             if segment not in read:
                 read[segment] = self._episode(segment)
             column = _at(read[segment], path)
-            values[place] = [_own(column[number]) for number in row]
+            values[place] = [own(column[number]) for number in row]
         return values
 
     def _episode(self, segment: int) -> Episode:
@@ -244,12 +245,3 @@ def _at(episode: Episode, path: Path) -> Any:
     for key in path[1:]:
         rows = rows.columns[key]
     return rows
-
-
-def _own(value: Any) -> Any:
-    """A copy of a value that shares no array with a blob."""
-    if isinstance(value, (np.ndarray, np.void)):
-        return value.copy()
-    if isinstance(value, dict):
-        return {key: _own(item) for key, item in value.items()}
-    return type(value)(map(_own, value)) if isinstance(value, (list, tuple)) else value

@@ -22,7 +22,7 @@ class Summary:
     """The statistics of N episodes; each attribute is an array (N,).
 
     Attributes:
-        numbers: int64: the number of the episode in the whole recording.
+        numbers: int64: 0 to N - 1, the number of the episode in the reader or view that was asked.
         traces: int64: the number of its trace in `reader.traces`.
         lengths: int64: T, the number of steps.
         returns: float64: `Episode.total_reward`, NaN where the rewards are not one number per step.
@@ -76,10 +76,13 @@ def summarize(traces: list[Trace], outlines: Iterable[tuple[int, Any, Outline]])
         traces: of the recording.
         outlines: of each batch the number of its first episode, the numbers of the episodes in it, and its outline.
     """
-    arrays: dict[str, list[Any]] = {field.name: [] for field in fields(Summary)}
+    whole: list[Any] = [np.zeros(0, "int64")]  # the numbers in the recording
+    arrays: dict[str, list[Any]] = {
+        field.name: [] for field in fields(Summary) if field.name not in ("numbers", "traces")
+    }
     for start, chosen, outline in outlines:
         chosen = np.asarray(chosen, "int64")
-        arrays["numbers"].append(chosen + start)
+        whole.append(chosen + start)
         arrays["lengths"].append(outline.lengths[chosen])
         arrays["returns"].append(outline.returns[chosen])
         for name, fact in _FACTS.items():
@@ -87,7 +90,11 @@ def summarize(traces: list[Trace], outlines: Iterable[tuple[int, Any, Outline]])
     dtypes = {"returns": "float64", **dict.fromkeys(_FACTS, "object")}
     joined = {name: np.concatenate([np.zeros(0, dtypes.get(name, "int64")), *parts]) for name, parts in arrays.items()}
     stops = np.array([trace.numbers.stop for trace in traces], "int64")
-    return Summary(**{**joined, "traces": stops.searchsorted(joined["numbers"], "right")})
+    return Summary(
+        **joined,
+        numbers=np.arange(len(joined["lengths"]), dtype="int64"),
+        traces=stops.searchsorted(np.concatenate(whole), "right"),
+    )
 
 
 def _objects(values: list[Any]) -> Any:

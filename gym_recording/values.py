@@ -18,7 +18,7 @@ import numpy as np
 
 from .errors import TraceError, missing_package
 
-Path = Tuple[Any, ...]
+Path = Tuple[Any, ...]  # of a value: the member of an episode, keys, numbers of items
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 EXACT_IN_FLOAT64 = 2**53  # every int up to here is a float64 exactly
@@ -288,6 +288,11 @@ def normalise_key(key: Any, path: Path) -> Any:
     )
 
 
+def key_mark(key: Any) -> Any:
+    """What tells keys apart that are equal and not the same: 1, 1.0 and True, 0.0 and -0.0. None for text."""
+    return None if isinstance(key, str) else repr(key)
+
+
 def snapshot(value: Any, path: Path, depth: int = 0) -> Any:
     """A copy of `value` in canonical form that nobody else can change: arrays copied, containers rebuilt.
 
@@ -305,6 +310,17 @@ def snapshot(value: Any, path: Path, depth: int = 0) -> Any:
         return {normalise_key(k, path): snapshot(v, (*path, k), depth + 1) for k, v in value.items()}
     items = [snapshot(item, (*path, i), depth + 1) for i, item in enumerate(value)]
     return items if isinstance(value, list) else tuple(items)
+
+
+def own(value: Any) -> Any:
+    """A recorded value of one step that the caller may write to."""
+    if isinstance(value, (np.ndarray, np.void)):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return {key: own(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(own, value))
+    return value
 
 
 def is_picture(value: Any, rows: int = 0) -> bool:

@@ -239,3 +239,19 @@ def test_an_empty_list_is_optimized_to_an_empty_array_and_an_array_to_itself():
     array = np.zeros(3)
     assert optimize_list_of_ndarrays(array) is array
     assert optimize_list_of_ndarrays([]).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "keys", [(1, True, 1.0, np.int64(1)), (False, 0, 0.0, -0.0), (-0.0, 0.0), (1, 1, np.True_), (None, "None")]
+)
+@pytest.mark.parametrize("per_episode", [False, True])
+def test_keys_are_what_they_were_and_not_what_they_are_equal_to(keys, per_episode):
+    column, found = new(), []
+    for key in keys:
+        column.add({key: 1.5, "a": 2})
+        if per_episode:
+            found += list(as_read(column.finish()))
+            column.clear()
+    rows = found if per_episode else list(as_read(column.finish()))
+    plain_keys = [key.item() if isinstance(key, np.generic) else key for key in keys]
+    assert [[repr(key) for key in row] for row in rows] == [[repr(key), "'a'"] for key in plain_keys]

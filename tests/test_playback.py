@@ -16,6 +16,7 @@ import pytest
 from cases import plain
 
 import gym_recording
+import gym_recording.source
 from gym_recording import (
     Episode,
     MissingEpisodesError,
@@ -125,6 +126,91 @@ def test_a_reader_can_be_used_again_after_close(tmp_path):
     assert not reader.binfiles
     reader.close()
     assert [number_of(one) for one in reader] == [0, 1, 2]
+
+
+def test_another_directory_is_looked_at_anew(tmp_path):
+    """Also one whose files have the same names, after all of the first was read and known."""
+    record(tmp_path / "a", range(3))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    blobs = sorted((tmp_path / "b").glob("*.bin"))
+    for blob, number in zip(blobs, (5, 6, 7)):
+        data = bytearray(blob.read_bytes())
+        position = data.rindex(np.float64(number - 5).tobytes())
+        data[position : position + 8] = np.float64(number).tobytes()
+        blob.unlink()
+        blob.write_bytes(data)
+    reader = TraceRecordingReader(tmp_path / "a")
+    view = reader.select(slice(1, None))
+    assert (reader.summary().returns.tolist(), reader[1].total_reward, len(reader.transitions)) == ([0, 1, 2], 1, 3)
+    reader.directory = os.fspath(tmp_path / "b")
+    assert [episode.total_reward for episode in reader] == reader.summary().returns.tolist() == [5, 6, 7]
+    assert reader.transitions[:].rewards.tolist() == [5, 6, 7]
+    assert [episode.total_reward for episode in view] == [6, 7]
+
+
+def damage(blob):
+    """Damages a blob, as another file of its name: what is mapped stays as it is."""
+    data = bytearray(blob.read_bytes())
+    data[-1] ^= 0x40
+    blob.unlink()
+    blob.write_bytes(data)
+
+
+@pytest.mark.parametrize("known", ["headers", "outlines"])
+@pytest.mark.parametrize("again", ["close", "close and refresh", "pickle", "other maps"])
+def test_a_blob_is_verified_whenever_it_is_opened(tmp_path, known, again):
+    record(tmp_path, range(3))
+    reader = TraceRecordingReader(tmp_path, verify=True)
+    if known == "outlines":
+        assert reader.transitions[:].actions.tolist() == [0, 1, 2] == reader.summary().returns.tolist()
+    assert [number_of(episode) for episode in reader] == [0, 1, 2]
+    damage(sorted(tmp_path.glob("*.bin"))[1])
+    if again == "pickle":
+        reader = pickle.loads(pickle.dumps(reader))
+    elif again == "other maps":  # they have pushed it out
+        reader.binfiles.clear()
+        reader._source._columns.clear()
+    else:
+        reader.close()
+        if again == "close and refresh":
+            reader.refresh()
+    for read in (lambda: reader[1].rewards, lambda: reader.transitions[[1]], lambda: reader[1].actions):
+        with pytest.raises(TraceError, match=r"bin: .*crc32: damaged"):
+            read()
+    assert number_of(reader[0]) == 0 and number_of(reader[2]) == 2
+
+
+def test_each_map_is_verified_once(tmp_path, monkeypatch):
+    record(tmp_path, range(3))
+    found = []
+    real = gym_recording.source.crc32
+    monkeypatch.setattr(gym_recording.source, "crc32", lambda data: found.append(len(data)) or real(data))
+    reader = TraceRecordingReader(tmp_path, verify=True)
+    for _ in range(3):
+        assert [number_of(episode) for episode in reader] == [0, 1, 2]
+        assert len(reader.transitions[:].actions) == len(reader.summary()) == 3
+        reader.refresh()
+    assert len(found) == 3
+
+
+def test_a_growing_blob_is_verified_as_the_header_says_that_is_read_with_it(tmp_path):
+    with TraceRecording(tmp_path, flush_interval=1e-9, durability="none") as recording:
+        recording.add_reset(0.0)
+        recording.add_step(0, 1.0, 0.0)
+        recording.add_step(1, 2.0, 0.0)
+        reader = TraceRecordingReader(tmp_path, verify=True)
+        before = len(reader[0])
+        recording.add_step(2, 3.0, 0.0)
+        recording.add_step(3, 4.0, 0.0)
+        reader.refresh()
+        assert len(reader[0]) == before + 2 and len(reader.transitions) == before + 2
+        for blob in tmp_path.glob("*.bin"):
+            damage(blob)
+        recording.add_step(4, 5.0, 0.0)
+        reader.refresh()
+        with pytest.raises(TraceError, match="damaged"):
+            reader[0]
+        recording.closed = True  # its files are not what it wrote
 
 
 @pytest.mark.parametrize("options", [{}, {"verify": True}, {"mmap": False}, {"on_error": "skip"}])

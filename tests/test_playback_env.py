@@ -362,3 +362,18 @@ def test_an_episode_whose_flags_are_unknown_is_truncated_at_its_last_step():
             assert flags == [(False, False)] * (len(flags) - 1) + [(False, True)]
         if source is not directory:
             copy_episodes(source, directory)
+
+
+def test_which_episodes_can_be_played_is_known_without_their_infos(tmp_path):
+    with TraceRecording(tmp_path, infos=True, durability="none") as recording:
+        recording.add_reset(0.0, seed=5, info={"a": 1})  # without a step
+        for seed in (7, 8):
+            recording.add_reset(0.0, seed=seed, info={"a": 1})
+            recording.add_step(seed, 1.0, 0.0, info={"a": 2})
+    reader = TraceRecordingReader(tmp_path)
+    decoded, read = [], reader._source.episode
+    reader._source.episode = lambda *place: decoded.append(place) or read(*place)
+    agent = PlaybackAgent(reader)
+    assert (agent.episode_count, decoded) == (2, [])
+    agent.reset(seed=8)
+    assert agent() == 8 and len(decoded) == 1

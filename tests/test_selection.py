@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from conftest import DATA
 
-from gym_recording import TraceError, TraceRecording, TraceRecordingReader
-from gym_recording.format import write_document
+from gym_recording import PlaybackAgent, TraceError, TraceRecording, TraceRecordingReader
+from gym_recording.format import MAX_EPISODES, write_document, write_manifest
 
 NAN = float("nan")
 
@@ -53,7 +53,10 @@ def test_a_view_is_a_reader_of_what_fits(reader):
     assert [len(episode) for episode in reversed(view)] == [6, 5, 4, 3]
     assert view.numbers.tolist() == [2, 3, 4, 5] and reader.numbers == range(10)
     assert view.summary().lengths.tolist() == [3, 4, 5, 6]
-    assert view.summary().numbers.tolist() == [2, 3, 4, 5]
+    assert view.summary().numbers.tolist() == [0, 1, 2, 3]
+    assert not view.numbers.flags.writeable and not reader.select([1, 0]).numbers.flags.writeable
+    assert not view.select(slice(1, 2)).numbers.flags.writeable
+    assert not reader.select(slice(1, None)).numbers.flags.writeable
     assert [(len(one), len(other)) for one in view for other in view][:5] == [(3, 3), (3, 4), (3, 5), (3, 6), (4, 3)]
     for index in (4, -5, 10**30):
         with pytest.raises(IndexError, match="there is no episode"):
@@ -77,8 +80,10 @@ def test_views_are_selected_from_again(reader):
     ("episodes", "expected"),
     [
         (slice(3, 5), [4, 5]),
-        (slice(None, None, -4), [2, 6, 10]),
-        ([7, -1, 0, 7], [1, 8, 10]),
+        (slice(1, None, 4), [2, 6, 10]),
+        (slice(-3, 100), [8, 9, 10]),
+        (slice(1, 9, 3), [2, 5, 8]),
+        ([7, -1, 0], [1, 8, 10]),
         (range(2, 4), [3, 4]),
         (np.array([1], "uint8"), [2]),
         ([], []),
@@ -97,6 +102,36 @@ def test_any_array_of_the_summary_chooses(reader):
     assert lengths(reader.select(summary.seeds == 3)) == []
 
 
+def test_the_numbers_of_a_summary_are_those_of_the_view_that_was_asked(reader):
+    for view in (reader, reader.select(slice(2, None)), reader.select(min_length=4).select(slice(1, None, 2))):
+        summary = view.summary()
+        (number,) = summary.numbers[summary.lengths == 7]
+        assert len(view[int(number)]) == 7
+        assert lengths(view.select([number])) == lengths(view.select(summary.lengths == 7)) == [7]
+        assert lengths(reader.select([view.numbers[int(number)]])) == [7]
+
+
+@pytest.mark.parametrize("how", ["missing", "no such many"])
+def test_a_manifest_that_lists_more_than_memory_could_hold_is_an_error(tmp_path, how):
+    name, count = "openaigym.trace.0.1-0123456789ab", MAX_EPISODES
+    record(tmp_path, [(1, 1.0)])
+    (manifest,) = tmp_path.glob("*.manifest.json")
+    if how == "missing":
+        batch = {"first": 0, "len": count, "fn": f"{name}.ep000000000.json"}
+        (tmp_path / f"{name}.manifest.json").write_bytes(write_manifest([batch], {"closed": True}))
+    else:
+        batch = {"first": 0, "len": count, "fn": next(tmp_path.glob("*.ep*.json")).name}
+        manifest.write_bytes(write_manifest([batch], {"closed": True}))
+    reader = TraceRecordingReader(tmp_path)
+    assert len(reader) >= count
+    for episodes in (slice(0, None), slice(5, None, 2), slice(None, -1)):
+        with pytest.raises(TraceError, match=r"are missing|not the episodes that the manifest lists"):
+            reader.select(episodes)
+    for read in (reader.summary, lambda: len(reader.transitions), lambda: PlaybackAgent(reader), lambda: reader[:]):
+        with pytest.raises(TraceError):
+            read()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -105,6 +140,9 @@ def test_any_array_of_the_summary_chooses(reader):
         ({"episodes": [[1]]}, "episodes: cannot be chosen so"),
         ({"episodes": [True, False]}, r"episodes: cannot be chosen so \(expected numbers, or 10 bools"),
         ({"episodes": "all"}, "episodes: cannot be chosen so"),
+        ({"episodes": [7, 0, 7]}, r"episodes: cannot be chosen so \(expected each once, found 7 twice"),
+        ({"episodes": [9, -1]}, r"episodes: cannot be chosen so \(expected each once, found 9 twice"),
+        ({"episodes": slice(None, None, -1)}, "episodes: cannot be chosen so .expected a step from 1 on: a view has"),
         ({"episodes": [10**30]}, "episodes: cannot be chosen so"),
         ({"ended_by": "done"}, "ended_by: unknown .expected terminated, truncated, reset, close, crash, found 'done'"),
         ({"ended_by": ["reset", 1]}, "ended_by: unknown"),

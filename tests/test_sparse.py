@@ -151,3 +151,16 @@ def test_frames_count_for_the_size_of_a_batch(tmp_path):
             recording.add_reset(0, frame=picture(n, (150, 150, 3)))
         recording.save_complete()
         assert len(recording.batches) > 3
+
+
+def test_keys_of_infos_that_are_equal_and_not_the_same_are_not_taken_for_each_other(tmp_path):
+    with TraceRecording(tmp_path, infos=True, durability="none") as recording:
+        for keys in ((1, True), (True, True), (1.0, 1.0)):
+            recording.add_reset(0.0, info={keys[0]: 5})
+            if keys[0] == 1 and keys[0] is not True and keys[1] is True:
+                with pytest.warns(UserWarning, match="not recorded: infos: cannot store the key True beside 1"):
+                    recording.add_step(0, 0.0, 0.0, info={keys[1]: 6})
+            else:
+                recording.add_step(0, 0.0, 0.0, info={keys[1]: 6})
+    found = [repr([list(info) for info in one.infos]) for one in TraceRecordingReader(tmp_path)]
+    assert found == ["[[1], []]", "[[True], [True]]", "[[1.0], [1.0]]"]

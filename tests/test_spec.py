@@ -491,8 +491,6 @@ def test_a_reader_follows_a_streamed_episode(streamed):
     reader = TraceRecordingReader(streamed / "running", verify=True)
     assert (len(reader), len(reader[0]), reader[0].ended_by, reader[0].terminated) == (1, 1, None, None)
     reader.directory = os.fspath(streamed / "ended")
-    reader.refresh()
-    reader.close()
     assert (len(reader), len(reader[0]), reader[0].ended_by, reader[0].terminated) == (1, 2, "terminated", True)
 
 

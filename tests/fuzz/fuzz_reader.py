@@ -68,13 +68,33 @@ def say(error):
 
 
 def learn(reader):
-    """What is asked of a reader to learn from it: statistics, views, some transitions and windows."""
+    """What is asked of a reader to learn from it: statistics, views, copies, some transitions and windows."""
+    from gym_recording import MemoryDirectory, TraceError, copy_episodes
+
     summary = reader.summary()
     assert len(reader.select(summary.lengths > 0, min_length=1)) <= len(reader)
+    if len(reader):
+        reader.select(slice(0, None, 2)).summary()
+        for use in (act, lambda view: copy_episodes(view, MemoryDirectory())):
+            try:
+                use(reader)
+            except TraceError as error:  # and what follows is tried all the same
+                say(error)
     for samples in (reader.transitions, reader.windows(3, pad=True)):
         if len(samples):
             look(samples[[0, len(samples) - 1, 0]])
             look(samples[len(samples) // 2])
+
+
+def act(reader):
+    """Plays the first episode back."""
+    from gym_recording import PlaybackEnv
+
+    env = PlaybackEnv(reader)
+    env.reset()
+    for _ in range(min(len(env.episode), 3)):
+        env.step(0)
+    env.close()
 
 
 def touch(episode):
