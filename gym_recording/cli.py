@@ -23,6 +23,7 @@ import numpy as np
 from . import __version__, files
 from .check import Report, check_recording
 from .copying import copy_episodes
+from .episode import ENDED_BY
 from .errors import TraceError, missing_package
 from .format import parse_name
 from .info import INFO_KEYS, counted, info_lines, summary
@@ -31,7 +32,6 @@ from .playback import TraceRecordingReader
 from .plot import plot
 from .repair import repair_recording
 from .replaying import replays
-from .selection import REASONS
 from .spaces import LIBRARIES
 from .video import recorded_fps, write_video
 from .viewer import RecordingServer, whole_page
@@ -132,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     for what, kind in (("length", int), ("return", float)):
         select.add_argument(f"--min-{what}", metavar="N", type=kind, help=f"the least {what}")
         select.add_argument(f"--max-{what}", metavar="N", type=kind, help=f"the greatest {what}")
-    select.add_argument("--ended-by", choices=REASONS, action="append", help="may be repeated")
+    select.add_argument("--ended-by", choices=ENDED_BY, action="append", help="may be repeated")
     select.add_argument("--env", metavar="ID", help="of the environment")
     select.add_argument("--trace", metavar="NAME", help="of the trace")
     select.add_argument(

@@ -101,29 +101,33 @@ def replays(
         if not len(wanted):
             continue
         wanted = wanted if isinstance(wanted, range) else set(wanted.tolist())
-        for chain in _chains(reader, trace.numbers[: int(numbers[last - 1]) + 1 - trace.numbers.start]):
+        for chain, is_shared in _chains(reader, trace.numbers[: int(numbers[last - 1]) + 1 - trace.numbers.start]):
             ends = (place + 1 for place in reversed(range(len(chain))) if chain[place] in wanted)
             chain = chain[: next(ends, 0)]
             if not chain:
                 continue
             made = _make(env, trace)
             with nullcontext() if made is env else _closing(made):
-                replayer = _Replayer(made, reader[chain[0]].infos is not None, ignore)
+                replayer = _Replayer(made, reader[chain[0]].infos is not None, is_shared, ignore)
                 for one in replayer.run(reader, trace, chain):
                     if one.number in wanted:
                         yield replace(one, number=bisect_left(numbers, one.number))
 
 
-def _chains(reader: TraceRecordingReader, numbers: range) -> Iterator[Sequence[int]]:
-    """The numbers of the episodes of each lane, of those with `numbers`."""
+def _chains(reader: TraceRecordingReader, numbers: range) -> Iterator[tuple[Sequence[int], bool]]:
+    """The numbers of the episodes of each lane, of those with `numbers`, and whether all lanes had one seed."""
     if reader[numbers[0]].lane is None:
-        yield numbers
+        yield numbers, False
         return
     lanes: dict[Any, list[int]] = {}
+    seeds: dict[Any, set[Any]] = {}
     for start, chosen, outline in reader._source.outlines(numbers):
         for number in chosen:
-            lanes.setdefault(outline.facts["lane"][number], []).append(start + number)
-    yield from (lanes[lane] for lane in sorted(lanes, key=lambda lane: (lane is not None, lane)))
+            lane = outline.facts["lane"][number]
+            lanes.setdefault(lane, []).append(start + number)
+            seeds.setdefault(lane, set()).add(outline.facts["seed"][number])
+    is_shared = len(lanes) > 1 and bool(set.intersection(*seeds.values()) - {None})
+    yield from ((lanes[lane], is_shared) for lane in sorted(lanes, key=lambda lane: (lane is not None, lane)))
 
 
 @contextmanager
@@ -167,13 +171,15 @@ class _Replayer:
 
     Attributes:
         known: whether a seed, and all that came after it, decides the state of its random numbers.
+        shared: whether other lanes, which are not replayed with it, may have drawn from the same generator.
     """
 
-    def __init__(self, env: Any, infos: bool, ignore: Collection[str]) -> None:
+    def __init__(self, env: Any, infos: bool, shared: bool, ignore: Collection[str]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what is no news: it was said when the episodes were recorded
             self.env: Any = TraceRecordingWrapper(env, MemoryDirectory(), infos=infos, buffer_batch_size=_NEVER)
         self.ignore = ignore
+        self.shared = shared
         self.known = False
 
     def run(self, reader: TraceRecordingReader, trace: Trace, numbers: Sequence[int]) -> Iterator[EpisodeReplay]:
@@ -186,6 +192,8 @@ class _Replayer:
             before = number
             episode = reader[number]
             difference, reason = self.replay(episode)
+            if difference and self.shared and not reason:
+                reason = "all lanes were reset with one seed, and may have drawn from one generator"
             verdict = "different" if difference else "equal"
             if reason:
                 verdict = "unproven"

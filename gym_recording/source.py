@@ -293,8 +293,8 @@ def _cached(cache: OrderedDict[Any, Any], key: Any) -> Any:
     if found is not None:
         try:  # `suppress` would take as long as a read
             cache.move_to_end(key)
-        except KeyError:  # another thread has emptied it
-            pass
+        except KeyError:
+            return found  # another thread has emptied it
     return found
 
 

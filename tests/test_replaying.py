@@ -392,6 +392,20 @@ def test_an_environment_that_fails_when_it_is_closed_has_proven_what_it_gave(lib
 # ---- lanes
 
 
+def test_lanes_that_draw_from_one_generator_are_not_said_to_differ(gymnasium):
+    if not hasattr(gymnasium.vector, "AutoresetMode"):
+        pytest.skip("its vector environment of CartPole is of another kind")
+    envs = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="vector_entry_point")
+    recorded = TraceRecordingVectorWrapper(envs, directory := MemoryDirectory())
+    recorded.reset(seed=1)
+    for _ in range(40):
+        recorded.step(recorded.action_space.sample())
+    recorded.close()
+    found = replay(directory)
+    assert {one.verdict for one in found} == {"unproven"}
+    assert "all lanes were reset with one seed" in str(found[0])
+
+
 @pytest.mark.parametrize("infos", [False, True])
 @pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP", "DISABLED"])
 def test_each_lane_of_a_vector_environment_is_replayed_alone(gymnasium, mode, infos):
@@ -476,8 +490,8 @@ def test_the_function_is_not_hidden_by_its_module():
 def test_episodes_of_which_only_some_have_a_lane_are_replayed(gymnasium):
     directory = MemoryDirectory()
     recording = TraceRecording(directory, env={"id": "CartPole-v1"}, library="gymnasium 1.0")
-    about = {"actions": np.zeros(1, "int64"), "rewards": np.ones(1), "ended_by": "close", "seed": 1}
-    for lane in ({"lane": 0}, {}):
+    about = {"actions": np.zeros(1, "int64"), "rewards": np.ones(1), "ended_by": "close"}
+    for lane in ({"lane": 0, "seed": 1}, {"seed": 2}):
         recording.episodes.append({"observations": np.zeros((2, 4), "float32"), **about, **lane})
     recording.close()
     assert [(one.lane, one.verdict) for one in replay(directory)] == [(None, "different"), (0, "different")]
