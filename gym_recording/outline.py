@@ -143,12 +143,17 @@ class Outline:
         self.segments = np.array(segments, "int64").reshape(-1, 3)
         self.blocks = [block.finish() for block in blocks.values()]
         self.is_final = header.version >= 2 and not header.runs
-        self.is_whole = np.array([self._is_whole(*item) for item in enumerate(header.episodes)], "bool")
-
-    def _is_whole(self, number: int, members: dict[str, Any]) -> bool:
-        if not self.is_final or self.block[number] < 0 or not _KNOWN.issuperset(members):
-            return False
-        return _is_stacked(self.blocks[self.block[number]].form)
+        whole = [
+            _is_stacked(block.form) and all(leaf.blob is not None for leaf in block.leaves.values())
+            for block in self.blocks
+        ]
+        self.is_whole = np.array(
+            [
+                self.is_final and block >= 0 and whole[block] and _KNOWN.issuperset(members)
+                for block, members in zip(self.block.tolist(), header.episodes)
+            ],
+            "bool",
+        )
 
     def episode(self, number: int, columns: Callable[[dict[Path, Leaf]], dict[Path, Any]]) -> Episode:
         """An episode, without its header: where `is_whole` is true.
@@ -157,20 +162,17 @@ class Outline:
             number: of it in the batch.
             columns: gives the arrays over the blobs of a block.
         """
-        block = self.blocks[self.block[number]]
-        place, arrays = self.place[number], columns(block.leaves)
-        steps, headless = int(self.lengths[number]), bool(self.headless[number])
-        rows = {"observations": steps + (not headless), "actions": steps, "rewards": steps}
-
-        def build(form: Form, path: Path) -> Any:
-            if isinstance(form, Rows):
-                first = int(block.first[path][place])
-                return arrays[path][first : first + rows[path[0]]]
-            items = [(key, build(part, (*path, key))) for key, part in zip(form.keys, form.forms)]
-            return DictColumns(items) if form.is_dict else TupleColumns(tuple(item for _, item in items))
-
-        members = {key: build(form, (key,)) for key, form in zip(block.form.keys, block.form.forms)}
-        return Episode(**members, **{name: facts[number] for name, facts in self.facts.items()}, headless=headless)
+        block = self.blocks[self.block.item(number)]
+        place, arrays = self.place.item(number), columns(block.leaves)
+        steps, headless = self.lengths.item(number), self.headless.item(number)
+        counts = {"observations": steps + (not headless), "actions": steps, "rewards": steps}
+        rows = {}
+        for path, firsts in block.first.items():
+            first = firsts.item(place)
+            rows[path] = arrays[path][first : first + counts[path[0]]]
+        members = {key: _columns(form, (key,), rows) for key, form in zip(block.form.keys, block.form.forms)}
+        members.update([(name, facts[number]) for name, facts in self.facts.items()], headless=headless)
+        return Episode.checked(members)
 
     def _place(self, number: int, episode: Episode, blobs: _Blobs, blocks: dict[Any, _Block]) -> None:
         """Puts an episode into its block."""
@@ -187,6 +189,14 @@ class Outline:
         self.block[number], self.place[number] = block.number, len(block.firsts)
         block.firsts.append([first for _, _, first in places])
         block.lengths.append([len(array) for array in arrays.values()])
+
+
+def _columns(form: Form, path: Path, rows: dict[Path, Any]) -> Any:
+    """Rows by path in the dicts and tuples of a form."""
+    if isinstance(form, Rows):
+        return rows[path]
+    items = [(key, _columns(part, (*path, key), rows)) for key, part in zip(form.keys, form.forms)]
+    return DictColumns(items) if form.is_dict else TupleColumns(tuple(item for _, item in items))
 
 
 class _Block:

@@ -198,15 +198,18 @@ def test_a_growing_blob_is_verified_as_the_header_says_that_is_read_with_it(tmp_
         recording.add_reset(0.0)
         recording.add_step(0, 1.0, 0.0)
         recording.add_step(1, 2.0, 0.0)
+        recording.save_complete()  # waits for what is written beside the loop
         reader = TraceRecordingReader(tmp_path, verify=True)
         before = len(reader[0])
         recording.add_step(2, 3.0, 0.0)
         recording.add_step(3, 4.0, 0.0)
+        recording.save_complete()
         reader.refresh()
         assert len(reader[0]) == before + 2 and len(reader.transitions) == before + 2
         for blob in tmp_path.glob("*.bin"):
             damage(blob)
         recording.add_step(4, 5.0, 0.0)
+        recording.save_complete()
         reader.refresh()
         with pytest.raises(TraceError, match="damaged"):
             reader[0]
