@@ -25,6 +25,8 @@ class Sparse:
         columns: by key, the two columns. Rows are added last, so what has no row is half added.
     """
 
+    _level = 6  # of the stack, where the caller of a recorder is
+
     def __init__(self) -> None:
         self.columns: dict[Any, tuple[Column, Column]] = {}
         self.refused: set[Any] = set()
@@ -32,7 +34,7 @@ class Sparse:
     def _refuse(self, key: Any, error: TraceError) -> None:
         if key not in self.refused:
             self.refused.add(key)
-            warnings.warn(f"not recorded: {error}", stacklevel=6)
+            warnings.warn(f"not recorded: {error}", stacklevel=self._level)
 
     def cut(self, rows: int) -> None:
         """Forgets what came with observation `rows` and later ones."""
@@ -106,6 +108,8 @@ class Frames(Sparse):
     Args:
         block_bytes: as `Column` has it.
     """
+
+    _level = 7
 
     def __init__(self, block_bytes: int = BLOCK_BYTES) -> None:
         super().__init__()

@@ -103,10 +103,12 @@ AT_RANDOM = {  # what is read without going from episode to episode, and what is
 }
 
 
-def at_random(use, **options):
+def at_random(*uses, **options):
     def run(directory):
-        with contextlib.suppress(TraceError):
-            use(TraceRecordingReader(directory, **options))
+        reader = TraceRecordingReader(directory, **options)
+        for use in uses:
+            with contextlib.suppress(TraceError):
+                use(reader)
         return {}
 
     return run
@@ -129,7 +131,7 @@ TRIALS = {  # in this order: the last ones change the recording
     "skip": lambda directory: read_all(directory, on_error="skip"),
     "verify": lambda directory: read_all(directory, on_error="skip", verify=True, mmap=False),
     **{name: at_random(use) for name, use in AT_RANDOM.items()},
-    **{f"{name}, skip": at_random(use, on_error="skip") for name, use in AT_RANDOM.items()},
+    "at random, skip": at_random(*AT_RANDOM.values(), on_error="skip"),
     "info": command("info"),
     "info --json": command("info", "--json"),
     "check": command("check"),
