@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -253,15 +254,20 @@ def test_every_old_recording_is_merged_with_itself_under_another_name(tmp_path):
             assert len(one) > 0
 
 
-def test_a_trace_that_is_renamed_and_nests_too_deeply_is_an_error(tmp_path):
+def test_a_trace_that_is_renamed_and_nests_too_deeply_for_this_python_is_an_error(tmp_path):
     a, b = old(tmp_path / "a", 1), old(tmp_path / "b", 2)
     (header,) = b.glob("*.ep*.json")
     text = header.read_text()
     header.write_text(text.rstrip()[:-1] + ', "more": ' + "[" * 700 + "]" * 700 + "}")
     assert len(TraceRecordingReader(b)) == 1
-    with pytest.raises(TraceError, match=r"ep000000000\.json: the JSON nests too deeply"):
+    try:
         merge([a, b], tmp_path / "c")
-    assert not (tmp_path / "c").exists()
+    except TraceError as error:  # before Python 3.12, a comprehension is a call
+        assert "ep000000000.json: the JSON nests too deeply" in str(error)
+        assert not (tmp_path / "c").exists()
+    else:
+        assert sys.version_info >= (3, 12)
+        assert len(TraceRecordingReader(tmp_path / "c")) == 2
 
 
 class Counting(MemoryDirectory):

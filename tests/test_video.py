@@ -172,7 +172,7 @@ def test_several_pictures_and_wrong_keys_are_errors_that_name_the_choices(record
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("out.nothing", "ffmpeg cannot make this video .*standard extension"),
+        ("out.nothing", "ffmpeg cannot make this video .*(standard extension|suitable output format)"),
         ("out", "ffmpeg cannot make this video"),
         ("out.mp4/out.mp4", "Not a directory"),
         ("missing/out.mp4", "No such file or directory"),
